@@ -65,6 +65,9 @@ def test_mirror_from_its_creation_to_the_failback(plain: Run, source: OttlaProce
     source_config = ("--source-config", str(security))
     ottla("create", "dr", "--from", source.bootstrap, "--topics", "ord.*", "--groups", ".*", *source_config)
     assert "exists already" in error("create", "dr", "--from", source.bootstrap, "--topics", "x")
+    assert "'orders|payments'" in error("create", "list", "--from", source.bootstrap, "--topics", "orders,payments")
+    assert "not a regular expression" in error("create", "bad", "--from", source.bootstrap, "--topics", "orders[")
+    assert "HOST:PORT" in error("create", "bad", "--from", "kafka", "--topics", "orders")
     [listed] = plain("mirror", "list", "--json", "-b", target.bootstrap).objects
     assert (listed["mirror"], listed["source"], listed["state"]) == ("dr", source.bootstrap, "RUNNING")
     wait_until(lambda: [(row["end"], row["lag"]) for row in rows(plain, "dr", target)] == [(3, 0)], WAIT_S)
@@ -95,13 +98,19 @@ def test_mirror_from_its_creation_to_the_failback(plain: Run, source: OttlaProce
     ottla("pause", "dr")
     wait_until(lambda: [row["state"] for row in rows(plain, "dr", target)] == ["PAUSED"], WAIT_S)
     write(source, b"4")
-    assert "not complete" in error("promote", "dr", "--timeout", "1s", "--yes")
+    refused = error("promote", "dr", "--timeout", "1s", "--yes")
+    assert "is paused: the promotion waits until `ottla mirror resume dr`" in refused
+    assert "not complete" in refused
     ottla("resume", "dr")
+    assert "would wait for the last records of the source, and open orders" in ottla("promote", "dr", "--dry-run")
+    assert "MIRRORING" in ottla("status", "dr"), "a dry run changes nothing"
 
     assert "Promoted orders" in ottla("promote", "dr", "--yes")
     with Admin(target.bootstrap) as admin:
         assert admin.list_group_offsets("billing")[TopicPartition("orders", 0)].offset == 2
     write(target, b"5")
+    assert "1 were promoted" in ottla("status", "dr")
+    assert "mirror stop dr" in ottla("why", "dr")
     ottla("stop", "dr")
     assert "There is no mirror" in ottla("list")
 
@@ -118,8 +127,11 @@ def test_mirror_from_its_creation_to_the_failback(plain: Run, source: OttlaProce
     wait_until(lambda: [row["lag"] for row in rows(plain, "back", source)] == [0], WAIT_S)
     assert "1 records were dropped" in ottla("why", "back", at=source)
     target.kill()
-    warned = plain("mirror", "promote", "back", "--unplanned", "--yes", "-b", source.bootstrap)
-    assert (warned.code, "Promoted orders" in warned.out) == (0, True)
+    unplanned = ("promote", "back", "--unplanned")
+    shown = ottla(*unplanned, "--dry-run", at=source)
+    assert ("no records were missing" in shown, "wait for" in shown) == (True, False)
+    [promoted] = plain("mirror", *unplanned, "--yes", "--json", "-b", source.bootstrap).objects
+    assert promoted == {"topic": "orders", "promoted": True, "missing": []}
 
 
 def test_switch_checks_the_mirror_waits_for_the_producers_and_promotes(
@@ -133,14 +145,15 @@ def test_switch_checks_the_mirror_waits_for_the_producers_and_promotes(
 
     with Admin(source.bootstrap) as admin:
         admin.create_topic("orders")
+        admin.create_topic("payments")
         write(source, b"1", b"2", b"3")
         admin.alter_group_offsets("billing", {TopicPartition("orders", 0): 2})
     create = ("create", "move", "--from", source.bootstrap, "--topics", ".*", "--groups", ".*")
     assert plain("mirror", *create, "-b", target.bootstrap).code == 0
     # A mirror that is paused before its first comparison creates no topic.
-    wait_until(lambda: len(rows(plain, "move", target)) == 1, WAIT_S)
+    wait_until(lambda: len(rows(plain, "move", target)) == 2, WAIT_S)
     assert plain("mirror", "pause", "move", "-b", target.bootstrap).code == 0
-    wait_until(lambda: [row["state"] for row in rows(plain, "move", target)] == ["PAUSED"], WAIT_S)
+    wait_until(lambda: [row["state"] for row in rows(plain, "move", target)] == ["PAUSED"] * 2, WAIT_S)
     paused = switch("--dry-run", "--json")
     assert (paused.code, results(paused)["partitions"]) == (1, "problem")
     assert "nothing was changed" in paused.err
@@ -156,7 +169,8 @@ def test_switch_checks_the_mirror_waits_for_the_producers_and_promotes(
         open_still = switch("--wait-for-producers", "1s", "--yes")
         assert (open_still.code, "open transactions: orders-0" in open_still.err) == (1, True)
         producer.commit_transaction()
-    switched = switch("--wait-for-producers", "1min", "--json", "--yes")
+    assert "no topic to promote 'others'" in switch("others", "--yes").err
+    switched = switch("orders", "--wait-for-producers", "1min", "--json", "--yes")
     assert switched.code == 0, switched.err
     [*_, result] = switched.objects
     assert (result["topics"], result["late_records"]) == (["orders"], 0)
@@ -164,4 +178,6 @@ def test_switch_checks_the_mirror_waits_for_the_producers_and_promotes(
     write(target, b"5")
     with Admin(target.bootstrap) as admin:
         assert admin.list_group_offsets("billing")[TopicPartition("orders", 0)].offset == 2
+    assert [(row["topic"], row["state"]) for row in rows(plain, "move", target)] == [("payments", "MIRRORING")]
+    assert "Promoted payments" in plain("mirror", "promote", "move", "payments", "--yes", "-b", target.bootstrap).out
     assert "no topic to promote" in switch("--yes").err

@@ -21,16 +21,60 @@ PACE = "tests/unit/broker/test_mirror_pace.py"
 CAUSES = "tests/unit/tools/test_mirror_causes.py"
 COMPARISON = "tests/unit/tools/test_log_comparison.py"
 
+LOSSES = "tests/unit/tools/test_mirror_losses.py"
+SOURCE = "tests/unit/broker/test_mirror_source.py"
+FETCHERS = "tests/unit/broker/test_replica_fetchers.py"
 SITES = "tests/chaos/test_mirror_sites.py"
 
 ROWS: tuple[Row, ...] = (
+    (
+        "a setting of a copy, such as its retention, is only changed at its source",
+        "controller/configs.py",
+        "        late.mirrors.check_copied_settings(name, current, changes)\n",
+        "        pass\n",
+        (f"{TOPICS}::test_settings_of_a_copy_are_only_changed_at_its_source",),
+    ),
+    (
+        "a mirror goes on after an unhandled error",
+        "broker/mirrors/mirror.py",
+        "                self._problems.of_mirror = problem\n                pace.retry()\n",
+        "                raise\n",
+        (f"{COPY}::test_mirror_goes_on_after_an_unhandled_error_and_reports_it",),
+    ),
+    (
+        "an unhandled error in one partition stops no other partition of its leader",
+        "partitions/replication/fetcher.py",
+        "        except Exception as error:  # an unhandled error of one",
+        "        except KeyError as error:  # an unhandled error of one",
+        (f"{FETCHERS}::test_error_of_one_partition_is_reported_and_delays_no_other",),
+    ),
+    (
+        "an unplanned promotion reports what is missing by the end of the copy, not by the end that a lost leader had",
+        "tools/admin/mirrors.py",
+        '        records = max(last["source_end"] - end, 0) if is_known else UNKNOWN\n',
+        '        records = last["lag"] if is_known else UNKNOWN\n',
+        (f"{LOSSES}::test_records_are_missing_from_the_end_of_the_copy_on_though_its_leader_was_replaced",),
+    ),
+    (
+        "a node of the source that does not answer is reported",
+        "partitions/replication/fetcher.py",
+        "            self._context.on_failure(self.leader_id, str(problem))\n",
+        "            pass\n",
+        (f"{FETCHERS}::test_missing_answer_does_not_report_the_leader_as_lost",),
+    ),
+    (
+        "a mirror connects with its previous certificates while files are replaced",
+        "broker/mirrors/source.py",
+        "                if self._known is None:\n                    raise\n",
+        "                raise\n",
+        (f"{SOURCE}::test_certificates_are_read_again_and_the_previous_ones_serve_while_files_are_replaced",),
+    ),
     (
         "the lag of a copy is unknown until a new leader of the source knows all committed records",
         "partitions/replication/mirrored.py",
         "        if not self.needs_end:\n",
         "        if True:\n",
-        (f"{COPY}::test_end_of_the_source_is_unknown_until_its_new_leader_has_named_it", f"{PROMOTIONS}[843]"),
-        (("OTTLA_SEEDS", "844"),),
+        (f"{COPY}::test_end_of_the_source_is_unknown_until_its_new_leader_has_named_it",),
     ),
     (
         "the end of a new leader of the source is looked up",
@@ -124,7 +168,7 @@ ROWS: tuple[Row, ...] = (
         "a new leader does not remove producers of this cluster",
         "partitions/promotion.py",
         "    if not _have_clients_written(",
-        "    if _own_start(partition) >= 0 or not _have_clients_written(",
+        "    if own_start(partition) >= 0 or not _have_clients_written(",
         (f"{PROMOTION}::test_new_leader_leaves_producers_of_this_cluster",),
     ),
     (
@@ -646,7 +690,7 @@ ROWS: tuple[Row, ...] = (
     (
         "a solved problem of a promotion is not reported any more",
         "broker/mirrors/mirror.py",
-        "            self._topics.of_promotion.pop(topic, None)\n",
+        "            self._problems.of_promotion.pop(topic, None)\n",
         "            pass\n",
         (f"{COPY}::test_problems_of_topics_are_reported_until_they_are_solved",),
     ),

@@ -5,6 +5,7 @@ The commands connect to the target, which copies. The source needs no installati
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from ottla.cli import mirror_failback, mirror_promote
@@ -36,7 +37,7 @@ from ottla.metadata.mirrors import (
 from ottla.tools import values
 from ottla.tools.admin.log_comparison import MOST_DIFFERENCES
 from ottla.tools.admin.mirror_verification import Side, comparison, ranges_of, row_of
-from ottla.tools.admin.mirrors import explain
+from ottla.tools.admin.mirrors import Finding, MirrorReport, explain, without_topics
 from ottla.tools.values import read_properties
 
 COMMAND = Group(
@@ -62,7 +63,7 @@ _NAME = Argument("name", "NAME", help="the name of the mirror")
     Option("--source-prefix PREFIX", "removed from the names of the source's topics (default: none)", default=""),
     Option("--copy LIST", "acls: also the access rules of the topics and groups (default: nothing)"),
     Option("--throttle RATE", "bytes per second that each broker fetches, e.g. 20MiB (default: unlimited)"),
-    Option("--replication-factor N", "replicas of the copies (default: of new topics)", type=int, default=-1),
+    Option("--replication-factor N", "replicas of the copies (default: of new topics)", type=int),
     Option("--source-config FILE", "a properties file with the security settings of a client of the source"),
     examples="""
     ottla mirror create dr --from kafka-1:9092 --topics 'orders.*' --groups '.*'
@@ -76,8 +77,7 @@ def _create(options: Options) -> None:
     output, admin = Output(options), connect(options)
     if options.name in mirror_names(admin):
         raise Failure(f"mirror {options.name!r} exists already", "`ottla mirror alter` changes it.")
-    new = {"replication.factor": options.replication_factor}
-    new |= {PREFIX_SETTING: options.prefix, SOURCE_PREFIX_SETTING: options.source_prefix}
+    new = {PREFIX_SETTING: options.prefix, SOURCE_PREFIX_SETTING: options.source_prefix}
     admin.alter_config(resource_of(options.name), _given(options) | new)
     output.changed(f"Created mirror {options.name}.", {"mirror": options.name, "created": True})
 
@@ -90,6 +90,7 @@ def _create(options: Options) -> None:
     Option("--groups REGEX", "groups of the source whose committed offsets are copied"),
     Option("--copy LIST", "acls: also the access rules of the topics and groups; `none`: nothing"),
     Option("--throttle RATE", "bytes per second that each broker fetches, e.g. 20MiB; `none`: unlimited"),
+    Option("--replication-factor N", "replicas of the copies that are created from now on", type=int),
     Option("--source-config FILE", "a properties file with the security settings of a client of the source"),
     examples="""
     ottla mirror alter dr --from kafka-2:9092,kafka-3:9092
@@ -105,7 +106,7 @@ def _alter(options: Options) -> None:
     if not changes:
         raise Failure(
             "nothing is changed",
-            "Pass --from, --topics, --groups, --copy, --throttle or --source-config.",
+            "Pass --from, --topics, --groups, --copy, --throttle, --replication-factor or --source-config.",
             exit_code=2,
         )
     admin.alter_config(resource_of(options.name), changes)
@@ -115,7 +116,9 @@ def _alter(options: Options) -> None:
 def _given(options: Options) -> dict[str, object]:
     """The settings of a mirror in the options."""
     settings: dict[str, object] = {} if options.source_config is None else dict(read_properties(options.source_config))
+    _check_pattern(options.topics or "")
     given = {"bootstrap.servers": options.servers, "topics": options.topics, "groups": options.groups}
+    given["replication.factor"] = options.replication_factor
     settings |= {name: text for name, text in given.items() if text is not None}
     if options.copy is not None:
         if "users" in options.copy.split(","):
@@ -128,6 +131,16 @@ def _given(options: Options) -> dict[str, object]:
     if options.throttle is not None:
         settings[RATE_SETTING] = None if options.throttle == "none" else values.size_of(options.throttle, "--throttle")
     return settings
+
+
+def _check_pattern(topics: str) -> None:
+    """Raise Failure for a list, as MirrorMaker 2 has it: as a regular expression, it would match no topic."""
+    if "," in re.sub(r"\{\d*,\d*\}", "", topics):
+        raise Failure(
+            f"--topics {topics!r}: names of topics have no comma, so that it matches none",
+            f"Separate the alternatives of a regular expression by |: {'|'.join(topics.split(','))!r}",
+            exit_code=2,
+        )
 
 
 @COMMAND.verb("list", quiet_option("names of mirrors"), examples="ottla mirror list", aliases=("ls",))
@@ -186,15 +199,35 @@ def _status(options: Options) -> None:
     ]
     rows = [{name: row.get(name) for name in names} for row in report.partitions]
     output.table(columns, rows, empty="No topic is copied.")
-    for subject, text in [*report.problems.items(), *report.topics.items()]:
-        output.warn(f"{subject}: {text}")
+    if report.groups_found > 0 and report.groups_age_ms >= 0:
+        age = units.duration(report.groups_age_ms)
+        output.note(f"Offsets of groups ({report.groups_found}) were copied {age} ago.")
+    for node, text in [*report.problems.items(), *report.acls.items()]:
+        output.warn(f"broker {node}: {text}")
+    for topic, text in report.topics.items():
+        output.warn(f"topic {topic}: {text}")
+    for group, text in report.groups.items():
+        output.warn(f"group {group}: its offsets are not accepted: {text}")
+    if not rows:
+        for finding in _without_topics(admin, options.name, report):
+            output.note(f"{finding.text}. {finding.next_step}.")
+
+
+def _without_topics(admin: api.Admin, mirror: str, report: MirrorReport) -> list[Finding]:
+    """Why a mirror copies no topic, although nothing is wrong with the source."""
+    if report.partitions or report.problems or report.topics:
+        return []
+    pattern = admin.describe_config(resource_of(mirror))["topics"].value or ""
+    return without_topics(mirror, pattern, topics_in(admin, mirror, STOPPED))
 
 
 @COMMAND.verb("why", _NAME, examples="ottla mirror why dr")
 def _why(options: Options) -> None:
     """Explain why a mirror makes no progress, and which records it has dropped. It changes nothing."""
     output, admin = Output(options), connect(options)
-    rows = [finding._asdict() for finding in explain(report_of(admin, options.name), options.name)]
+    report = report_of(admin, options.name)
+    found = explain(report, options.name) + _without_topics(admin, options.name, report)
+    rows = [finding._asdict() for finding in found]
     columns = [Column("subject", narrow=True), Column("text"), Column("next_step")]
     output.table(columns, rows, empty="No cause of trouble was found.")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from ottla.cli.commands import Argument, Group, Option, Options, yes_option
@@ -19,48 +19,56 @@ from ottla.cli.mirror_parts import (
     topics_in,
     wait_for_all,
 )
-from ottla.cli.names import confirm, enumerated
+from ottla.cli.names import check_exists, confirm, enumerated
 from ottla.cli.output import Column, Output
 from ottla.clients import admin as api
 from ottla.common import units
 from ottla.common.failure import Failure
 from ottla.common.ids import TopicPartition
-from ottla.metadata.mirrors import MIRRORING, STOPPED, STOPPING
+from ottla.metadata.mirrors import MIRRORING, PAUSED, STOPPED, STOPPING
 from ottla.tools import values
 from ottla.tools.admin import mirror_switch
 from ottla.tools.admin.mirror_switch import PROBLEM, WARNING, Check
-from ottla.tools.admin.mirrors import behind, losses, named, unready, unreported
+from ottla.tools.admin.mirrors import Missing, behind, losses, missing, named, unready, unreported
 
 _COLOURS: Final = {PROBLEM: "red", WARNING: "yellow"}
-_TIMEOUT: Final = "how long to wait for the last records, and for the end of the copy"
+_TIMEOUT: Final = "how long to wait for the last records, and for the end of the copy (default: 1min)"
+_MAX_LAG: Final = "records that a partition may be behind before the switch"
 
 
 def add_verbs(command: Group, name: Argument) -> None:
     """Add the verbs to `ottla mirror`."""
+    topics = Argument("topics", "TOPIC", nargs=-1, help="copies to promote; default: all of the mirror")
     command.verb(
         "promote",
         name,
+        topics,
         Option("--unplanned", "the source is lost: do not wait for its last records"),
+        Option("--dry-run", "only show the records that are not copied"),
         Option("--timeout DURATION", _TIMEOUT, default="1min"),
         yes_option(),
         examples="""
         ottla mirror promote dr
+        ottla mirror promote dr orders payments
+        ottla mirror promote dr --unplanned --dry-run
         ottla mirror promote dr --unplanned --yes
         """,
     )(_promote)
     command.verb(
         "switch",
         name,
+        topics,
         Option("--dry-run", "only check whether the mirror is ready"),
         Option("--wait-for-producers DURATION", "wait until no producer writes to the source any more", default=""),
         Option("--verify N", "compare the last N records of each partition first", type=int, default=0),
-        Option("--max-lag N", "records that a partition may be behind before the switch", type=int, default=100_000),
+        Option("--max-lag N", _MAX_LAG, type=int, default=100_000, show_default=True),
         Option("--timeout DURATION", _TIMEOUT, default="1min"),
         Option("--source-config FILE", "a properties file with the security settings for the source"),
         yes_option(),
         examples="""
         ottla mirror switch move --dry-run --verify 1000
         ottla mirror switch move --wait-for-producers 2min
+        ottla mirror switch move orders --wait-for-producers 2min
         """,
     )(_switch)
 
@@ -70,41 +78,82 @@ def _promote(options: Options) -> None:
 
     Stop the producers of the source first: records that it gets later are not copied. The command can be repeated
     after an interruption.
+
+    With --unplanned, it prints how many records are missing: before the end of the copy by the last answers of the
+    source, and after it exactly, since a leader of the copy may have been lost meanwhile.
     """
     output, admin = Output(options), connect(options)
-    deadline_s = time.monotonic() + values.milliseconds(options.timeout) / 1000
-    names = _unpromoted(admin, options.name)
+    names = _unpromoted(admin, options.name, options.topics)
+    copying = _copying(admin, options.name, names)
+    if options.unplanned:
+        for subject, text in losses(rows_of(admin, options.name, copying)):
+            output.warn(f"{subject}: {text}")
+    elif options.dry_run:
+        for row in rows_of(admin, options.name, copying):
+            if row["lag"]:
+                count = "an unknown number of" if row["lag"] < 0 else row["lag"]
+                output.warn(f"{row['topic']}-{row['partition']}: {count} records are not copied yet")
+    if options.dry_run:
+        waits = "" if options.unplanned else "wait for the last records of the source, and "
+        output.note(f"The command would {waits}open {enumerated(names)}; nothing was changed.")
+        return
     confirm(
         f"Open {enumerated(names)} to clients, and end the copy?",
         "nothing was promoted",
         "--yes promotes without asking.",
         yes=options.yes,
     )
-    if options.unplanned:
-        copying = topics_in(admin, options.name, MIRRORING)
-        rows = [row for row in report_of(admin, options.name).partitions if row["topic"] in copying]
-        for subject, text in losses(rows):
-            output.warn(f"{subject}: {text}")
-    _open(admin, options.name, names, deadline_s, is_planned=not options.unplanned)
+    if copying and not options.unplanned and _is_paused(admin, options.name):
+        output.warn(
+            f"mirror {options.name} is paused: the promotion waits until `ottla mirror resume {options.name}` lets it "
+            "copy the last records"
+        )
+    deadline_s = time.monotonic() + values.milliseconds(options.timeout) / 1000
+    lost = _open(admin, options.name, names, deadline_s, is_planned=not options.unplanned)
+    for each in lost:
+        output.warn(f"{each.topic}-{each.partition}: {each.text}")
     for name in names:
-        output.changed(f"Promoted {name}.", {"topic": name, "promoted": True})
+        gaps = [
+            {"partition": each.partition, "records": each.records, "offset": each.offset}
+            for each in lost
+            if each.topic == name
+        ]
+        output.changed(f"Promoted {name}.", {"topic": name, "promoted": True, "missing": gaps})
 
 
-def _unpromoted(admin: api.Admin, mirror: str) -> list[str]:
+def _is_paused(admin: api.Admin, mirror: str) -> bool:
+    return admin.describe_config(resource_of(mirror))["state"].value == PAUSED
+
+
+def _unpromoted(admin: api.Admin, mirror: str, wanted: Sequence[str]) -> list[str]:
+    """The topics to promote: the `wanted` ones, or all. Raises Failure for one that is not a copy of the mirror."""
     names = topics_in(admin, mirror, MIRRORING, STOPPING)
     if not names:
         raise Failure(f"mirror {mirror!r} has no topic to promote")
-    return names
+    for name in wanted:
+        check_exists(name, names, "topic to promote")
+    return [name for name in names if not wanted or name in wanted]
 
 
-def _open(admin: api.Admin, mirror: str, names: list[str], deadline_s: float, *, is_planned: bool) -> None:
-    """Promote the topics; a planned promotion waits for the last records and offsets of groups before."""
-    copying = topics_in(admin, mirror, MIRRORING)
+def _copying(admin: api.Admin, mirror: str, names: Sequence[str]) -> list[str]:
+    """The topics of `names` whose copy has not ended."""
+    return [name for name in topics_in(admin, mirror, MIRRORING) if name in names]
+
+
+def _open(admin: api.Admin, mirror: str, names: list[str], deadline_s: float, *, is_planned: bool) -> list[Missing]:
+    """Promote the topics; a planned promotion waits for the last records and offsets of groups before.
+
+    Returns what an unplanned one has lost.
+    """
+    copying = _copying(admin, mirror, names)
     if is_planned:
         _wait_for_last_records(admin, mirror, copying, deadline_s)
+    before = rows_of(admin, mirror, copying)
     move(admin, mirror, copying, STOPPING)
     _wait_for_ends(admin, mirror, names, deadline_s, with_groups=is_planned)
+    after = rows_of(admin, mirror, names)
     move(admin, mirror, names, STOPPED)
+    return [] if is_planned else missing(before, after)
 
 
 def _wait_for_last_records(admin: api.Admin, mirror: str, topics: list[str], deadline_s: float) -> None:
@@ -144,7 +193,7 @@ def _switch(options: Options) -> int:
     an interruption. The exit code is 1 if the mirror is not ready, or if the source has got records too late.
     """
     output, target = Output(options), connect(options)
-    names = _unpromoted(target, options.name)
+    names = _unpromoted(target, options.name, options.topics)
     source = connect_to_source(options, target)
     keys = at_source(options.name, target, names)
     checks = _checks(options, target, source, keys)
@@ -180,7 +229,9 @@ def _switch(options: Options) -> int:
     for key, count in late.items():
         output.warn(f"{key}: {count} records reached the source after the end of the copy, and are not here")
     output.line(f"Start the clients with bootstrap.servers={servers}; groups continue at their committed offsets.")
-    output.line(f"Then `ottla mirror stop {options.name}`. docs/mirror.md says how to return.")
+    left = topics_in(target, options.name, MIRRORING, STOPPING)
+    stop = f"{enumerated(left)}: still copied." if left else f"Then `ottla mirror stop {options.name}`."
+    output.line(f"{stop} docs/mirror.md says how to return.")
     return int(bool(late))
 
 
@@ -189,6 +240,8 @@ def _checks(
 ) -> list[Check]:
     """Whether the mirror is ready."""
     report = report_of(target, options.name)
+    if options.topics:
+        report = report._replace(topics={name: text for name, text in report.topics.items() if name in options.topics})
     groups = target.describe_config(resource_of(options.name))["groups"].value or ""
     found = mirror_switch.check_copy(report, list(keys), options.max_lag)
     found += mirror_switch.check_groups(report, groups, source.list_groups())

@@ -24,7 +24,11 @@ FAILBACK: Final = "FAILBACK"
 MIRRORING: Final = "MIRRORING"
 STOPPING: Final = "STOPPING"
 STOPPED: Final = "STOPPED"
+PAUSED: Final = "PAUSED"
+"""The state of a mirror that copies nothing."""
 _GENERATION_BITS: Final = 20
+UNHANDLED: Final = "An unhandled error occurred"
+"""Begins the problems in reports that are defects of Ottla, not of the source or of the link to it."""
 
 
 def is_read_only(settings: Mapping[str, object]) -> bool:

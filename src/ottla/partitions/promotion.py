@@ -63,7 +63,7 @@ def admit_clients(partition: Partition, refusal: Refusal | None, worker: Worker)
 
 
 def _remove_source(partition: Partition, is_refusing: Callable[[], bool]) -> Slices[None]:
-    if not _have_clients_written(partition.log, _own_start(partition)):
+    if not _have_clients_written(partition.log, own_start(partition)):
         yield from forget_producers(partition, is_refusing)
 
 
@@ -72,19 +72,19 @@ def _may_know_source(partition: Partition) -> bool:
     entries = partition.log.producers.entries.values()
     if not entries or not generation_start(partition.leader_epoch):
         return False
-    start = _own_start(partition)
+    start = own_start(partition)
     return all(entry.last_offset < start for entry in entries)
 
 
-def _own_start(partition: Partition) -> int:
-    """The first offset of this cluster's records: copied ones have leader epochs below the generation."""
+def own_start(partition: Partition) -> int:
+    """Where the copied records end and this cluster's begin: copied ones have leader epochs below the generation."""
     first, log = generation_start(partition.leader_epoch), partition.log
     return next((each.start_offset for each in log.epochs.entries if each.epoch >= first), log.log_end_offset)
 
 
-def _have_clients_written(log: Log, own_start: int) -> bool:
-    """Whether the log has more than the markers of a promotion from `own_start` on."""
-    offset, end = max(own_start, log.log_start_offset), log.log_end_offset
+def _have_clients_written(log: Log, start: int) -> bool:
+    """Whether the log has more than the markers of a promotion from `start` on."""
+    offset, end = max(start, log.log_start_offset), log.log_end_offset
     # Compaction may have removed the last batches.
     while data := log.read(offset, _READ_BYTES, end):
         for position, header in iter_batches(data):

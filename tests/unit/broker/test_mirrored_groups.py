@@ -17,6 +17,7 @@ from ottla.common.errors import ErrorCode, KafkaError
 from ottla.coordinators.group import FetchOffsets
 from ottla.metadata.mirrors import MIRRORING, STATE_SETTING, STOPPED, TopicNames
 from ottla.network.errors import ConnectFailed
+from ottla.partitions.replication.mirrored import UNKNOWN
 from ottla.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from ottla.protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 from ottla.protocol.messages.offset_commit import (
@@ -59,6 +60,7 @@ class Target:
         self.refuses: dict[str, ErrorCode] = {}
         self.rejects: set[str] = set()
         self.commit_error = ErrorCode.NONE
+        self.kind = ""
         self.copier = self.new()
 
     def new(self) -> GroupOffsets:
@@ -102,7 +104,7 @@ class Target:
         if node_id in self.down:
             raise ConnectFailed(f"node {node_id} is down")
         if isinstance(request, ListGroupsRequest):
-            return ListGroupsResponse(groups=[ListedGroup(group_id=name) for name in self.groups])
+            return ListGroupsResponse(groups=[ListedGroup(name, group_type=self.kind) for name in self.groups])
         if isinstance(request, FindCoordinatorRequest):
             return FindCoordinatorResponse(coordinators=[self._coordinator(name) for name in self.groups])
         self.clock.now += 50
@@ -163,6 +165,17 @@ def test_offsets_are_committed_for_the_name_with_the_prefix(has_names: bool) -> 
     assert target.copy() == [{0: 40}]
     target.source = {0: 41}
     assert target.copy() == [{0: 41}]
+
+
+@pytest.mark.parametrize(
+    ("kind", "is_copied"), [("Classic", True), ("Consumer", True), ("Streams", True), ("Share", False)]
+)
+def test_offsets_of_all_groups_that_commit_offsets_are_copied(kind: str, is_copied: bool) -> None:
+    target = Target()
+    target.source, target.kind = {0: 42}, kind
+    assert target.copier.found == UNKNOWN
+    assert target.copy() == ([{0: 42}] if is_copied else [])
+    assert target.copier.found == int(is_copied)
 
 
 def test_offset_that_the_group_committed_here_is_not_moved_back() -> None:

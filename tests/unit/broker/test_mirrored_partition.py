@@ -11,6 +11,7 @@ from typing import Any, cast
 import pytest
 
 from ottla.broker.mirrors.mirror import Mirror
+from ottla.broker.mirrors.status import partition_row
 from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.slices import Slices, finish
@@ -20,7 +21,7 @@ from ottla.log import Log
 from ottla.log.config import LogConfig
 from ottla.log.transaction_marker import TransactionEnd
 from ottla.metadata.image import TOPIC, MetadataImage, TopicImage
-from ottla.metadata.mirrors import MIRROR_SETTING, MIRRORING, STATE_SETTING, STOPPED, STOPPING
+from ottla.metadata.mirrors import MIRROR_SETTING, MIRRORING, STATE_SETTING, STOPPED, STOPPING, UNHANDLED
 from ottla.partitions.partition import Partition, Replication
 from ottla.partitions.promotion import forget_producers
 from ottla.partitions.replication.followed import EARLIEST
@@ -239,9 +240,16 @@ def test_log_start_follows_the_source_up_to_the_high_watermark(tmp_path: Path) -
 def test_error_of_the_source_is_reported_until_the_next_answer(tmp_path: Path) -> None:
     copy = Copy(tmp_path)
     copy.mirrored.note_error(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-    assert (copy.errors, copy.mirrored.progress.error) == (1, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    assert (copy.errors, copy.mirrored.progress.problem) == (1, "The source answers NOT_LEADER_OR_FOLLOWER")
     copy.mirrored.take_offsets(0, 0, 0)
-    assert copy.mirrored.progress.error is None
+    assert copy.mirrored.progress.problem, "the leader has not named its end yet"
+    copy.mirrored.take_end(0)
+    assert copy.mirrored.progress.problem == ""
+    copy.mirrored.note_failure("the disk is full")
+    row = partition_row(copy.partition, MIRRORING, copy.mirrored, 0)
+    assert (row["problem"], row["copy_end"]) == ("the disk is full", 0)
+    copy.mirrored.take_offsets(0, 0, 0)
+    assert copy.mirrored.progress.problem == ""
 
 
 class MirrorNode:
@@ -259,6 +267,8 @@ class MirrorNode:
             flush_threads=copy.threads, call_later=loop.call_later, worker=Worker(copy.clock, loop.call_soon)
         )
         self.is_source_lost = False
+        self.errors: list[Exception] = []
+        """Raised by the next comparisons."""
         self.set_state(MIRRORING)
         settings = {"bootstrap.servers": "127.0.0.1:1", "topics": "t"}
         self.mirror = Mirror(
@@ -281,6 +291,8 @@ class MirrorNode:
     async def source_metadata(self, _topics: object) -> MetadataResponse:
         if self.is_source_lost:
             await asyncio.Event().wait()
+        if self.errors:
+            raise self.errors.pop()
         log = self.copy.log
         index = log.topic_partition.partition
         row = MetadataResponsePartition(partition_index=index, leader_id=9, leader_epoch=SOURCE_EPOCH)
@@ -297,6 +309,54 @@ class MirrorNode:
         async with asyncio.timeout(60):
             while not condition():
                 await asyncio.sleep(0)
+
+
+def test_mirror_goes_on_after_an_unhandled_error_and_reports_it(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario() -> None:
+        node = MirrorNode(Copy(tmp_path), asyncio.get_running_loop())
+        node.errors = [ValueError("a defect"), ValueError("a defect")]
+        await node.until(lambda: "a defect" in str(node.mirror.status()["problem"]))
+        assert str(node.mirror.status()["problem"]).startswith(UNHANDLED)
+        await node.until(lambda: node.copies)
+        await node.until(lambda: node.mirror.status()["problem"] == "")
+        node.mirror.close()
+
+    asyncio.run(scenario())
+    assert len([each for each in caplog.records if each.exc_info]) == 1, "one traceback for equal errors"
+
+
+def test_node_of_the_source_that_does_not_answer_is_the_problem_while_it_leads(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        node = MirrorNode(Copy(tmp_path), asyncio.get_running_loop())
+        await node.until(lambda: node.copies)
+        failed = node.mirror._context()
+        assert failed.on_failure is not None
+        failed.on_failure(8, "the leader of another partition, long ago")
+        assert node.mirror.status()["problem"] == ""
+        failed.on_failure(9, "no route to kafka-9:9092")
+        assert "no route to kafka-9:9092; each broker" in str(node.mirror.status()["problem"])
+        failed.on_answer(9)
+        assert node.mirror.status()["problem"] == ""
+        node.mirror.close()
+
+    asyncio.run(scenario())
+
+
+def test_partition_without_a_leader_is_reported_by_every_node(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        node = MirrorNode(Copy(tmp_path), asyncio.get_running_loop())
+        assert node.mirror.status()["leaderless"] == []
+        [topic] = node.image.topics_by_name.values()
+        [(index, image)] = topic.partitions.items()
+        lost = TopicImage(topic.name, topic.topic_id, {index: image._replace(leader=-1)})
+        node.image = MetadataImage(topics_by_name={topic.name: lost}, configs=node.image.configs)
+        assert node.mirror.status()["leaderless"] == [(topic.name, index)]
+        assert node.mirror.status()["partitions"] == []
+        node.mirror.close()
+
+    asyncio.run(scenario())
 
 
 @pytest.mark.parametrize("is_closed", [True, False])
@@ -352,7 +412,7 @@ def test_problems_of_topics_are_reported_until_they_are_solved(tmp_path: Path, m
 
     async def scenario() -> None:
         node = MirrorNode(Copy(tmp_path, replicas=(1,)), asyncio.get_running_loop())
-        node.mirror._topics.of_source = {"other": "found by this node, when it was the active controller"}
+        node.mirror._problems.of_source = {"other": "found by this node, when it was the active controller"}
         node.mirror.publish(node.set_state(STOPPING), node.image)
         await node.until(lambda: "offline" in str(node.mirror.status()["topics"]))
         failures.clear()

@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from ottla.common.completion import Completion
-from ottla.common.errors import ErrorCode
+from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.ids import TopicPartition
 from ottla.common.work import Worker
 from ottla.network.errors import ConnectionClosed, NoAnswer
@@ -49,6 +49,7 @@ class FakePartition:
         self.topic_id = topic.encode()
         self.leader_id = LEADER
         self.on_taken: Callable[[], None] = lambda: None
+        self.problem = ""
 
     def flush_if_due(self, now_ms: int) -> None:
         return None
@@ -58,6 +59,9 @@ class FakePartition:
 
     def note_error(self, error: ErrorCode) -> None:
         return None
+
+    def note_failure(self, problem: str) -> None:
+        self.problem = problem
 
 
 class FakeChannel:
@@ -92,6 +96,7 @@ class Follower:
         self.worker = Worker(self.loop)
         self.channels: list[FakeChannel] = []
         self.events: list[tuple[str, int]] = []
+        self.failures: list[str] = []
         context = FetcherContext(
             cluster=cast("Any", type("View", (), {"node_id": 1, "broker_epoch": 5})()),
             logs=cast("Any", None),
@@ -103,6 +108,7 @@ class Follower:
             connect=self.connect,
             on_lost=lambda leader: self.events.append(("lost", leader)),
             on_answer=lambda leader: self.events.append(("answer", leader)),
+            on_failure=lambda _, problem: self.failures.append(problem),
             quota=quota,
         )
         self.fetchers = ReplicaFetchers(context, lambda: 1)
@@ -168,6 +174,7 @@ def test_missing_answer_does_not_report_the_leader_as_lost(follower: Follower) -
     follower.follow("a")
     follower.channels[0].requests[-1][1].fail(NoAnswer("no answer within 30 s"))
     assert follower.events == []
+    assert follower.failures == ["no answer within 30 s"]
 
 
 def test_partition_has_an_answer_only_when_its_row_was_taken(
@@ -190,6 +197,28 @@ def test_partition_has_an_answer_only_when_its_row_was_taken(
     assert follower.fetchers.answered_ms(cast("Any", b)) == 0
     follower.loop.run()
     assert follower.fetchers.answered_ms(cast("Any", b)) == 50
+
+
+@pytest.mark.parametrize("error", [KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "full"), ValueError("a defect")])
+def test_error_of_one_partition_is_reported_and_delays_no_other(follower: Follower, error: Exception) -> None:
+    a, b = FakePartition("a"), FakePartition("b")
+    for partition in (a, b):
+        follower.fetchers.following(cast("Any", partition))
+    follower.loop.advance(0)
+    [channel] = follower.channels
+
+    def fail() -> None:
+        raise error
+
+    a.on_taken = fail
+    channel.answer(a=PartitionData(high_watermark=9), b=PartitionData(high_watermark=9))
+    assert str(error) in a.problem
+    assert b.problem == ""
+    assert len(channel.requests) == 2, "the other partition is fetched at once"
+    assert [topic.topic_id for topic in channel.requests[-1][0].forgotten_topics_data] == [b"a"]
+    follower.loop.advance(20)
+    channel.answer()
+    assert channel.topics() == {b"a"}, "it is retried after the backoff"
 
 
 class FullQuota:

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from ottla.tools.admin.mirrors import FailbackTopic, Finding, MirrorReport, explain, failback_problem
+from ottla.metadata.mirrors import UNHANDLED
+from ottla.tools.admin.mirrors import (
+    FailbackTopic,
+    Finding,
+    MirrorReport,
+    explain,
+    failback_problem,
+    without_topics,
+)
 
 MIB = 1 << 20
 
@@ -39,6 +47,48 @@ def test_limit_is_not_the_cause_for_a_complete_copy_or_one_that_it_does_not_dela
 def test_paused_mirror_is_a_cause() -> None:
     [finding] = found({"state": "PAUSED", "lag": 7}, {"state": "PAUSED", "lag": -1})
     assert ("2 partitions" in finding.text, finding.next_step) == (True, "`ottla mirror resume dr`")
+
+
+def test_next_step_is_behind_the_semicolon_of_a_problem() -> None:
+    [broker, topic, partition] = found(
+        {"problem": "a; b"}, problem="refused", topics={"t": "It exists here; delete it"}
+    )
+    assert broker[:2] == ("broker 1", "refused")
+    assert "bootstrap.servers" in broker.next_step
+    assert topic == ("topic t", "It exists here", "Delete it")
+    assert partition == ("orders-0", "MIRRORING: a", "B")
+
+
+def test_unhandled_error_is_to_be_reported() -> None:
+    [finding] = found(problem=f"{UNHANDLED}, and is retried: KeyError('a; b')")
+    assert ("a; b" in finding.text, finding.next_step.startswith("Report it")) == (True, True)
+
+
+def test_partition_without_a_leader_is_failed_unless_a_node_reports_it() -> None:
+    led = {"topic": "orders", "partition": 0, "state": "MIRRORING", "lag": 0, "problem": ""}
+    statuses = {
+        1: {"topics": {}, "partitions": [led], "leaderless": [["orders", 1]]},
+        2: {"topics": {}, "partitions": [], "leaderless": [["orders", 0], ["orders", 1]]},
+    }
+    report = MirrorReport.of(statuses)
+    assert [(row["partition"], row["state"]) for row in report.partitions] == [(0, "MIRRORING"), (1, "FAILED")]
+    [finding] = explain(report, "dr")
+    assert (finding.subject, "no leader in this cluster" in finding.text) == ("orders-1", True)
+
+
+def test_pattern_that_matches_no_group_is_named() -> None:
+    [finding] = found({}, groups_found=0)
+    assert (finding.subject, "--groups matches" in finding.text) == ("groups", True)
+    assert found({}, groups_found=1) == found({}) == []
+
+
+def test_mirror_without_topics_says_why() -> None:
+    [promoted] = without_topics("dr", "orders", ["orders"])
+    assert ("1 were promoted" in promoted.text, "mirror stop dr" in promoted.next_step) == (True, True)
+    [unmatched] = without_topics("dr", "order", [])
+    assert "matches order," in unmatched.text
+    [empty] = without_topics("dr", "", [])
+    assert "failback" in empty.next_step
 
 
 def test_topic_that_waits_for_its_failback_is_named_once_with_the_way_out() -> None:

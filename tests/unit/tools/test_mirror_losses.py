@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.tools.admin.mirrors import behind, losses
+from ottla.tools.admin.mirrors import UNKNOWN, Missing, behind, losses, missing
 
 
 def test_partitions_with_missing_records_are_named_and_others_have_the_age_of_the_oldest_answer() -> None:
@@ -18,6 +18,23 @@ def test_partitions_with_missing_records_are_named_and_others_have_the_age_of_th
     assert (unknown[0], "unknown" in unknown[1]) == ("orders-3", True)
     assert unanswered == ("orders-4", unknown[1])
     assert complete == ("2 other partitions", "no records were missing 40.0 s ago; later ones are missing")
+
+
+def test_records_are_missing_from_the_end_of_the_copy_on_though_its_leader_was_replaced() -> None:
+    before = [
+        {"topic": "orders", "partition": 0, "lag": 0, "source_end": 100, "age_ms": 5},
+        {"topic": "orders", "partition": 1, "lag": 10, "source_end": 100, "age_ms": 5},
+        {"topic": "orders", "partition": 2, "lag": 0, "source_end": 100, "age_ms": 5},
+        {"topic": "orders", "partition": 3, "lag": 0, "source_end": 100, "age_ms": -1},
+    ]
+    ends = enumerate((100, 80, 101, 100, 7))
+    after = [{"topic": "orders", "partition": index, "copy_end": end, "leader_epoch": 7} for index, end in ends]
+    after.append({"topic": "orders", "partition": 0, "copy_end": 50, "leader_epoch": 6})
+    found = missing(before, after)
+    # The last leader of partition 1 had 90, and the next one 80. Partition 4 was not reported before.
+    assert found == [Missing("orders", 1, 20, 80), Missing("orders", 3, UNKNOWN, 100), Missing("orders", 4, UNKNOWN, 7)]
+    assert found[0].text == "20 records are missing, from offset 80 of the source on, and all later ones"
+    assert "from offset 100 on are missing; their number is unknown" in found[1].text
 
 
 def test_planned_promotion_waits_until_the_last_records_are_committed() -> None:

@@ -67,6 +67,13 @@ def test_source_and_topics_with_problems_are_named_and_losses_are_warnings() -> 
     assert "payments: gone" in [each.text for each in found]
 
 
+def test_number_of_copied_groups_is_named_and_none_is_a_warning() -> None:
+    [found] = check_groups(report(row(A), groups_found=3), ".*", [])
+    assert (found.result, "of groups (3) were copied" in found.text) == (OK, True)
+    [none] = check_groups(report(row(A), groups_found=0), ".*", [])
+    assert (none.result, "DESCRIBE" in none.text) == (WARNING, True)
+
+
 def test_groups_that_still_have_members_at_the_source_are_named() -> None:
     groups = [
         GroupListing("billing", "consumer", GroupState.STABLE, GroupType.CLASSIC),

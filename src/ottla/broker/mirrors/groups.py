@@ -47,8 +47,8 @@ if TYPE_CHECKING:
 GROUP: Final = 0
 # Offsets that have not changed are committed again after this time, so that they do not expire.
 REPEAT_MS: Final = 3_600_000
-# Share groups and streams groups have other offsets.
-_KINDS: Final = ("", "classic", "consumer")
+# Share groups have other offsets.
+_KINDS: Final = ("", "classic", "consumer", "streams")
 # An answer has all offsets of as many groups.
 _FETCHED_AT_ONCE: Final = 200
 
@@ -86,6 +86,8 @@ class GroupOffsets:
         self._is_complete = False
         self.copied_ms = UNKNOWN
         """When the last copy began that read each offset, by the monotonic clock; -1 before."""
+        self.found = UNKNOWN
+        """How many groups of the source match the pattern; -1 if they were not listed."""
         self.errors: dict[str, str] = {}
         """The groups whose offsets were not accepted, and why."""
 
@@ -94,7 +96,7 @@ class GroupOffsets:
         pattern, begun_ms = self._pattern, self._node.clock.monotonic_ms()
         topics = {name for name, state in states.items() if is_read_only_state(state)}
         if pattern is None or not topics:
-            self.errors = {}
+            self.errors, self.found = {}, UNKNOWN
             return
         repeats = begun_ms >= self._repeat_ms
         if repeats:
@@ -103,6 +105,7 @@ class GroupOffsets:
         # A node of the source that is down delays only its own groups.
         failed: list[NetworkError | KafkaError] = []
         groups = [name for name in await self._list(failed) if pattern.fullmatch(name)]
+        self.found = len(groups)
         if groups:
             internal = self._node.coordinators.groups.shards.topic
             await awaited(internal.ensure())

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
@@ -19,10 +19,11 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 from ottla.broker.mirrors.acls import AclCopier
 from ottla.broker.mirrors.groups import GroupOffsets
 from ottla.broker.mirrors.pace import Pace
+from ottla.broker.mirrors.problems import Measures, Problems
 from ottla.broker.mirrors.source import Source, awaited
 from ottla.broker.mirrors.status import partition_row
 from ottla.broker.mirrors.topics import read_topics
-from ottla.common.errors import ErrorCode, KafkaError
+from ottla.common.errors import KafkaError
 from ottla.common.ids import TopicPartition
 from ottla.controller.controller import Controller
 from ottla.metadata.image import TOPIC
@@ -32,11 +33,14 @@ from ottla.metadata.mirrors import (
     FAILBACK,
     MIRROR_SETTING,
     MIRRORING,
+    PAUSED,
     RATE_SETTING,
     STATE_SETTING,
     STOPPING,
+    UNHANDLED,
     TopicNames,
     generation_start,
+    is_read_only_state,
 )
 from ottla.network.errors import NetworkError
 from ottla.partitions.promotion import PROMOTING, forget_producers
@@ -66,7 +70,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-PAUSED: Final = "PAUSED"
 EPOCH_FENCING: Final = "EPOCH_FENCING"
 FAILED: Final = "FAILED"
 CONSUMER: Final = -1
@@ -98,32 +101,17 @@ class Copiers(NamedTuple):
     acls: AclCopier | None
 
 
-class TopicProblems:
-    """The problems of single topics, by name."""
-
-    def __init__(self) -> None:
-        self.of_source: dict[str, str] = {}
-        """Why topics cannot follow the source; only the active controller knows it."""
-        self.of_promotion: dict[str, str] = {}
-        """Why the producers of the source are not removed yet, on the leaders of this node."""
-
-    def all(self) -> dict[str, str]:
-        """All problems that this node knows."""
-        return self.of_source | self.of_promotion
-
-
 class Mirror:
     """See the module's docstring. `close` when the mirror was changed or deleted, or the node stops."""
 
     def __init__(self, node: MirrorNode, name: str, settings: Mapping[str, Any]) -> None:
-        """`settings` are typed. Raises KafkaError INVALID_CONFIG."""
+        """`settings` are typed, and so valid."""
         self.name = name
         self._node = node
         self._settings = settings
-        self._pattern = _pattern("topics", settings["topics"])
+        self._pattern = _pattern(settings["topics"])
         self.source = Source(f"mirror-{name}-{node.node_id}", settings)
-        self._problem = ""
-        self._topics = TopicProblems()
+        self._problems = Problems()
         self._waiting: dict[TopicPartition, tuple[str, str]] = {}
         self._copies: dict[TopicPartition, MirroredPartition] = {}
         # Partitions whose producers are being removed.
@@ -131,14 +119,13 @@ class Mirror:
         self._states = self._read_states()
         fetchers = int(settings["num.replica.fetchers"])
         self._fetchers = ReplicaFetchers(self._context(), lambda: fetchers_of(fetchers, self.source.fastest_s))
-        groups = _pattern("groups", settings["groups"])
+        groups = _pattern(settings["groups"])
         self._copiers = Copiers(
             GroupOffsets(node, self.source, groups, self._names),
             AclCopier(node, name, self.source, groups, self._names) if ACLS in settings[COPY_SETTING] else None,
         )
         self._pace = Pace(settings["refresh.interval.ms"])
         self._task = asyncio.get_running_loop().create_task(self._run(), name=f"mirror {name}")
-        self._task.add_done_callback(self._ended)
 
     def _context(self) -> FetcherContext:
         node, config = self._node, self._node.settings.static
@@ -152,7 +139,8 @@ class Mirror:
             request_timeout_s=config.int("replica.socket.timeout.ms") / 1000,
             connect=lambda leader, _: self.source.connect(leader, f"mirror-{self.name}-{node.node_id}"),
             on_lost=lambda _: self._pace.retry(),
-            on_answer=lambda _: None,
+            on_answer=self._problems.answered,
+            on_failure=self._problems.no_answer,
             name_at_leader=self._at_source,
             limit=FetchLimit(node.clock, lambda: int(self._settings[RATE_SETTING])),
         )
@@ -207,13 +195,18 @@ class Mirror:
             try:
                 await self._refresh()
             except (NetworkError, KafkaError) as error:
-                if not self._problem:
+                if not self._problems.of_mirror:
                     logger.warning("Mirror %s cannot reach its source: %s", self.name, error)
-                self._problem = str(error)
-                self._reset_producers()
+                self._problems.of_mirror = str(error)
+                pace.retry()
+            except Exception as error:  # an unhandled error must not end the copy: it may not occur again
+                problem = f"{UNHANDLED}, and is retried: {error!r}"
+                if problem != self._problems.of_mirror:
+                    logger.exception("Unhandled error in mirror %s; retrying", self.name)
+                self._problems.of_mirror = problem
                 pace.retry()
             else:
-                self._problem = ""
+                self._problems.of_mirror = ""
             if is_fencing(self._waiting.values()):
                 pace.retry()
             await asyncio.sleep(pace.pause_s())
@@ -222,20 +215,13 @@ class Mirror:
             except TimeoutError:
                 continue
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        """Report an unhandled error. What is copied now goes on; leaders of the source are not followed any more."""
-        error = None if task.cancelled() else task.exception()
-        if error is not None:
-            self._problem = f"The mirror has stopped after an unhandled error: {error!r}"
-            logger.error("Mirror %s has stopped after an unhandled error", self.name, exc_info=error)
-
     async def _refresh(self) -> None:
         self._reset_producers()
         begun_ms = self._node.clock.monotonic_ms()
         is_due = self._pace.is_due(begun_ms)
         if not self._node.metadata.is_active_controller:
             # The next controller reports them, or that they are solved.
-            self._topics.of_source = {}
+            self._problems.of_source = {}
             if self._copiers.acls is not None:
                 self._copiers.acls.problem = ""
         if self.is_paused:
@@ -344,15 +330,15 @@ class Mirror:
         try:
             done.result()
         except KafkaError as error:
-            self._topics.of_promotion[topic] = str(error)
+            self._problems.of_promotion[topic] = str(error)
         else:
-            self._topics.of_promotion.pop(topic, None)
+            self._problems.of_promotion.pop(topic, None)
 
     # -- topics --------------------------------------------------------------------------------------------------
 
     async def _follow_topics(self, metadata: MetadataResponse) -> None:
         """Create and change the topics as the source's; this node is the active controller."""
-        known = [self._at_source(name) for name, state in self._states.items() if state]
+        known = [self._at_source(name) for name, state in self._states.items() if is_read_only_state(state)]
         topics, unread = await read_topics(self.source, metadata, self._pattern, known)
         problems = {self._names.local(name) or name: problem for name, problem in unread.items()}
         factor = self._settings["replication.factor"]
@@ -364,9 +350,9 @@ class Mirror:
             found: dict[str, str] = await awaited(self._node.metadata.submit(decide))
             problems |= found
         for name, problem in problems.items():
-            if self._topics.of_source.get(name) != problem:
+            if self._problems.of_source.get(name) != problem:
                 logger.warning("Mirror %s cannot follow topic %s: %s", self.name, name, problem)
-        self._topics.of_source = problems
+        self._problems.of_source = problems
 
     # -- reports -------------------------------------------------------------------------------------------------
 
@@ -374,18 +360,44 @@ class Mirror:
         """The state of the mirror on this node: its problem, the problems of topics, and the led partitions."""
         groups, acls = self._copiers
         throttling = self._fetchers.throttling()
-        rows: list[dict[str, object]] = []
-        for state in (FAILBACK, MIRRORING, STOPPING):
-            rows += [self._row(partition, state) for partition in self._led(state)]
         return {
-            "problem": self._problem,
-            "topics": self._topics.all(),
+            "problem": self._problem(),
+            "topics": self._problems.of_topics,
+            "leaderless": self._leaderless(),
             "groups_age_ms": self._age_ms(groups.copied_ms),
+            "groups_found": groups.found,
             "group_errors": dict(groups.errors),
             "acls": "" if acls is None else acls.problem,
             "throttling": None if throttling is None else throttling._asdict(),
-            "partitions": rows,
+            "partitions": list(self.rows()),
         }
+
+    def rows(self) -> Iterator[dict[str, object]]:
+        """The reports of the led partitions, one at a time, so that other work can run in between."""
+        for state in (FAILBACK, MIRRORING, STOPPING):
+            for partition in self._led(state):
+                yield self._row(partition, state)
+
+    def measure(self) -> Measures:
+        """The figures of the mirror on this node that are not of single partitions."""
+        groups, acls = self._copiers
+        problems = [self._problem(), "" if acls is None else acls.problem]
+        count = len([each for each in problems if each]) + len(self._problems.of_topics) + len(groups.errors)
+        return Measures(count, self._age_ms(groups.copied_ms))
+
+    def _problem(self) -> str:
+        return self._problems.of_link({copy.leader_id for copy in self._copies.values()})
+
+    def _leaderless(self) -> list[tuple[str, int]]:
+        """The partitions of copied topics that no node reports, since they have no leader."""
+        topics = self._node.metadata.image.topics_by_name
+        copied = (topics[name] for name, state in self._states.items() if is_read_only_state(state) and name in topics)
+        return [
+            (topic.name, index)
+            for topic in copied
+            for index, partition in topic.partitions.items()
+            if partition.leader == UNKNOWN
+        ]
 
     def _age_ms(self, since_ms: int) -> int:
         return UNKNOWN if since_ms == UNKNOWN else self._node.clock.monotonic_ms() - since_ms
@@ -418,11 +430,8 @@ def mirror_fetch_settings(config: BrokerConfig) -> FetchSettings:
     return replace(settings, max_bytes=settings.response_max_bytes)
 
 
-def _pattern(name: str, text: str) -> re.Pattern[str] | None:
-    try:
-        return re.compile(text) if text else None
-    except re.error as error:
-        raise KafkaError(ErrorCode.INVALID_CONFIG, f"{name}={text} is not a regular expression: {error}") from error
+def _pattern(text: str) -> re.Pattern[str] | None:
+    return re.compile(text) if text else None
 
 
 def fetchers_of(given: int, answer_s: float) -> int:
@@ -450,7 +459,10 @@ def is_fencing(waiting: Iterable[tuple[str, str]]) -> bool:
 def reason_to_wait(partition: Partition, row: MetadataResponsePartition | None) -> tuple[str, str] | None:
     """The state and problem of a partition that cannot be copied now; None if it can."""
     if row is None:
-        return FAILED, "The source does not have the topic, or another topic with this name"
+        return (
+            FAILED,
+            "The source does not have the topic, or another topic with this name; its topic has the next step",
+        )
     if row.leader_id < 0:
         return MIRRORING, "The source has no leader"
     # A leader that still writes the markers of the previous promotion appends to the log itself.

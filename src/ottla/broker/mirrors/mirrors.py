@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING
 
 from ottla.broker import late
-from ottla.common.errors import KafkaError
 from ottla.config import resolve_mirror
 from ottla.metadata.image import MIRROR
 from ottla.metadata.mirrors import RATE_SETTING
@@ -17,8 +15,6 @@ if TYPE_CHECKING:
     from ottla.broker.mirrors.mirror import Mirror, MirrorNode
     from ottla.metadata.image import MetadataImage
 
-logger = logging.getLogger(__name__)
-
 
 class Mirrors:
     """Follows the metadata from `start` on. A node without mirrors loads no code for them."""
@@ -26,7 +22,6 @@ class Mirrors:
     def __init__(self) -> None:
         self._node: MirrorNode | None = None
         self._running: dict[str, tuple[Mapping[str, str], Mirror]] = {}
-        self._refused: dict[str, tuple[Mapping[str, str], str]] = {}
 
     def start(self, node: MirrorNode) -> None:
         """Run the mirrors of the metadata."""
@@ -51,23 +46,19 @@ class Mirrors:
                 self._running[name] = after, mirror
             elif after != settings:
                 self._running.pop(name)[1].close()
-        self._refused = {name: row for name, row in self._refused.items() if wanted.get(name) == row[0]}
         for name, settings in wanted.items():
-            if name in self._running or name in self._refused:
-                continue
-            values = {key: entry.value for key, entry in resolve_mirror(settings).items()}
-            try:
+            if name not in self._running:
+                values = {key: entry.value for key, entry in resolve_mirror(settings).items()}
                 self._running[name] = settings, late.Mirror(node, name, values)
-            except KafkaError as error:
-                logger.warning("Mirror %s cannot run: %s", name, error)
-                self._refused[name] = settings, str(error)
 
     def status(self, name: str) -> dict[str, object]:
         """The state of a mirror on this node; see `Mirror.status`."""
-        if name in self._refused:
-            return {"problem": self._refused[name][1], "topics": {}, "partitions": []}
         running = self._running.get(name)
         return {"topics": {}, "partitions": []} if running is None else running[1].status()
+
+    def running(self) -> dict[str, Mirror]:
+        """The mirrors of this node by name."""
+        return {name: mirror for name, (_, mirror) in self._running.items()}
 
     def close(self) -> None:
         """Stop all mirrors."""

@@ -6,6 +6,7 @@ Each wait has the deadline of its request. Errors are NetworkError and KafkaErro
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 from ottla.broker import late
 from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode, KafkaError, error_code
+from ottla.config.listeners import parse_address
 from ottla.network.errors import ConnectFailed, NetworkError, SecuritySettingError
 from ottla.network.node_channel import ChannelOptions, NodeChannel
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
@@ -20,20 +22,20 @@ from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTop
 if TYPE_CHECKING:
     from ottla.protocol.message import Message
 
+logger = logging.getLogger(__name__)
+
 T = TypeVar("T")
 
 CONNECT_S: Final = 10.0
 REQUEST_S: Final = 30.0
 BACKOFF_MAX_S: Final = 2.0
+# Files of certificates are read again for a connection that is opened after this time.
+READ_AGAIN_S: Final = 60.0
 # Settings of a client's security that a mirror does not have.
 _DEFAULTS: Final[Mapping[str, Any]] = {
     "ssl_context": None,
     "ssl_certificate_location": None,
     "ssl_key_location": None,
-    "ssl_keystore_password": None,
-    "ssl_keystore_type": "PEM",
-    "ssl_truststore_password": None,
-    "ssl_truststore_type": "PEM",
     "enable_ssl_certificate_verification": True,
     "sasl_oauth_token_provider": None,
     "sasl_oauthbearer_extensions": (),
@@ -58,14 +60,14 @@ class Source:
     """The nodes of the source cluster. `nodes` (addresses by id) and `cluster_id` are from the latest metadata."""
 
     def __init__(self, client_id: str, settings: Mapping[str, Any]) -> None:
-        """`settings` are the typed settings of the mirror. Raises KafkaError INVALID_CONFIG."""
+        """`settings` are the typed settings of the mirror."""
         self.nodes: dict[int, tuple[str, int]] = {}
         self.cluster_id = ""
         self.fastest_s = math.inf
         """The shortest time until the source returned metadata: at least a round trip."""
         self._client_id = client_id
-        self._bootstrap = [_address(text) for text in settings["bootstrap.servers"]]
-        self._options = _channel_options(settings)
+        self._bootstrap = [parse_address(text) for text in settings["bootstrap.servers"]]
+        self._security = _Security(settings)
         self._channels: dict[tuple[str, int], NodeChannel] = {}
 
     def connect(self, node_id: int, client_id: str) -> NodeChannel | None:
@@ -73,10 +75,13 @@ class Source:
         address = self.nodes.get(node_id)
         if address is None:
             return None
-        return NodeChannel(*address, client_id=client_id, options=self._options)
+        return NodeChannel(*address, client_id=client_id, options=self._security.options())
 
     async def ask(self, request: Message, node_id: int | None = None, *, least_version: int = 0) -> Any:
-        """The response of a node, by default of the first one that answers. Raises NetworkError."""
+        """The response of a node, by default of the first one that answers.
+
+        Raises NetworkError, and KafkaError INVALID_CONFIG if the files of certificates were never readable.
+        """
         if node_id is not None and node_id not in self.nodes:
             raise ConnectFailed(f"The source has no node {node_id}")
         addresses = [self.nodes[node_id]] if node_id is not None else [*self.nodes.values(), *self._bootstrap]
@@ -84,7 +89,7 @@ class Source:
         for address in dict.fromkeys(addresses):
             channel = self._channels.get(address)
             if channel is None:
-                channel = NodeChannel(*address, client_id=self._client_id, options=self._options)
+                channel = NodeChannel(*address, client_id=self._client_id, options=self._security.options())
                 self._channels[address] = channel
             try:
                 return await awaited(channel.send(request, timeout_s=REQUEST_S, least_version=least_version))
@@ -118,11 +123,27 @@ class Source:
         self._channels.clear()
 
 
-def _address(text: str) -> tuple[str, int]:
-    host, _, port = text.rpartition(":")
-    if not host or not port.isdecimal():
-        raise KafkaError(ErrorCode.INVALID_CONFIG, f"bootstrap.servers has {text!r}: an address is HOST:PORT")
-    return host.strip("[]"), int(port)
+class _Security:
+    """How connections are opened. Certificates that were renewed have an effect without a restart of the mirror."""
+
+    def __init__(self, settings: Mapping[str, Any]) -> None:
+        self._settings = settings
+        self._known: ChannelOptions | None = None
+        self._read_s = -math.inf
+
+    def options(self) -> ChannelOptions:
+        """Return the options of a new connection. Raises KafkaError INVALID_CONFIG unless an earlier call succeeded."""
+        now_s = asyncio.get_running_loop().time()
+        if self._known is None or now_s - self._read_s >= READ_AGAIN_S:
+            self._read_s = now_s
+            try:
+                self._known = _channel_options(self._settings)
+            except KafkaError as error:
+                if self._known is None:
+                    raise
+                # Perhaps the files are being replaced.
+                logger.warning("A mirror connects with its previous certificates: %s", error)
+        return self._known
 
 
 def _channel_options(settings: Mapping[str, Any]) -> ChannelOptions:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from ottla.partitions.promotion import own_start
 from ottla.partitions.replication.mirrored import UNKNOWN
 
 if TYPE_CHECKING:
@@ -20,8 +21,10 @@ def partition_row(partition: Partition, state: str, copy: MirroredPartition | No
         "topic": key.topic,
         "partition": key.partition,
         "state": state,
+        "leader_epoch": partition.leader_epoch,
         "end": partition.log.log_end_offset,
         "committed": partition.high_watermark,
+        "copy_end": own_start(partition),
         "producers": len(partition.log.producers.entries),
         "lag": UNKNOWN,
         "problem": "",
@@ -32,6 +35,5 @@ def partition_row(partition: Partition, state: str, copy: MirroredPartition | No
             row["state"] = LOG_TRUNCATION
         row |= {"lag": copy.lag, "source_end": progress.source_end, "age_ms": age_ms}
         row |= {"truncated": progress.truncated, "skipped": progress.skipped}
-        if progress.error is not None:
-            row["problem"] = f"The source answers {progress.error.name}"
+        row["problem"] = progress.problem
     return row

@@ -6,6 +6,7 @@ import re
 from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, Final
 
+from ottla.common.errors import ErrorCode, error_code
 from ottla.common.ids import INTERNAL_TOPICS
 from ottla.controller.mirrors import SourceTopic
 from ottla.metadata.image import TOPIC
@@ -20,6 +21,10 @@ if TYPE_CHECKING:
 # The sources of a setting that a topic has itself, rather than from its broker.
 _OF_TOPIC: Final = 1
 _DESCRIBED_AT_ONCE: Final = 200
+_GONE: Final = (
+    "The source does not have the topic any more, or its user has no right DESCRIBE on it, and the copy stays; promote "
+    "the copy, or exclude it with `ottla mirror alter --topics`, and delete it then"
+)
 
 
 async def read_topics(
@@ -31,7 +36,7 @@ async def read_topics(
 
     A topic without a leader for some partition is a problem too: its leader epoch is unknown. Raises NetworkError.
     """
-    problems = dict.fromkeys(known, "The source does not have the topic any more; the copy stays")
+    problems = dict.fromkeys(known, _GONE)
     topics = {}
     for topic in metadata.topics:
         name = topic.name or ""
@@ -41,7 +46,7 @@ async def read_topics(
         problems.pop(name, None)
         rows = sorted(topic.partitions, key=lambda row: row.partition_index)
         if topic.error_code or [row.partition_index for row in rows] != list(range(len(rows))):
-            problems[name] = f"The source returned error {topic.error_code}"
+            problems[name] = f"The source returned {error_code(topic.error_code).name}"
         elif any(row.leader_epoch < 0 for row in rows):
             problems[name] = "The source does not know the leader epoch of each partition"
         else:
@@ -63,6 +68,11 @@ async def read_topics(
     return found, problems
 
 
+def _refused(error: ErrorCode) -> str:
+    right = "; give its user DESCRIBE_CONFIGS on the topic" if error is ErrorCode.TOPIC_AUTHORIZATION_FAILED else ""
+    return f"The source returned {error.name} for the settings of the topic{right}"
+
+
 async def _describe(source: Source, names: Iterable[str], problems: dict[str, str]) -> dict[str, dict[str, str]]:
     """The settings of each topic that it has itself."""
     resources = [
@@ -72,7 +82,7 @@ async def _describe(source: Source, names: Iterable[str], problems: dict[str, st
     settings = {}
     for result in response.results:
         if result.error_code:
-            problems[result.resource_name] = f"The source refuses the settings of the topic: error {result.error_code}"
+            problems[result.resource_name] = _refused(error_code(result.error_code))
             continue
         settings[result.resource_name] = {
             row.name: row.value for row in result.configs if row.config_source == _OF_TOPIC and row.value is not None

@@ -11,26 +11,22 @@ election, leader and followers learn of it at slightly different times. After a 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import islice
 from typing import TYPE_CHECKING, Protocol
 
 from ottla.common.clock import Clock
 from ottla.common.completion import Completion
-from ottla.common.errors import ErrorCode, KafkaError
+from ottla.common.errors import ErrorCode, KafkaError, error_code
 from ottla.common.ids import TopicPartition
 from ottla.common.slices import Slices
 from ottla.common.values import value
+from ottla.metadata.mirrors import UNHANDLED
 from ottla.network.errors import ConnectionClosed, NetworkError
+from ottla.partitions.replication import lookup
 from ottla.partitions.replication.delays import Delays
 from ottla.partitions.replication.followed import EARLIEST, LATEST
 from ottla.protocol.messages.fetch import FetchResponse, PartitionData
-from ottla.protocol.messages.list_offsets import (
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    ListOffsetsResponse,
-    ListOffsetsTopic,
-)
 from ottla.replication.follower import (
     Action,
     EpochEnd,
@@ -56,7 +52,6 @@ logger = logging.getLogger(__name__)
 FIRST_BACKOFF_MS = 10
 # A response with more partitions is taken in by slices of as many.
 SLICE_PARTITIONS = 32
-_UNKNOWN_ERROR = ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 class Channel(Protocol):
@@ -90,6 +85,8 @@ class FetcherContext:
     """Called with the id of a leader that closed the connection of a fetcher."""
     on_answer: Callable[[int], None]
     """Called with the id of a leader when it answers a fetcher for the first time, or again after a failure."""
+    on_failure: Callable[[int, str], None] | None = None
+    """Called with the id of a leader that did not answer, and the reason."""
     quota: ReplicationQuota | None = None
     limit: FetchLimit | None = None
     name_at_leader: Callable[[str], str] = str
@@ -219,6 +216,8 @@ class ReplicaFetcher:
         if self._failures == 0 and not self._closed:
             logger.info("%s Fetch failed and is retried: %s", self._name, problem)
         self._failures += 1
+        if self._context.on_failure is not None:
+            self._context.on_failure(self.leader_id, str(problem))
         self._answered_ms = -1
         self._session.start_over()
         self._schedule(delay_ms / 1000)
@@ -288,7 +287,7 @@ class ReplicaFetcher:
             return
         partition = followed.partition
         log = partition.log
-        answer = FetchAnswer(_error(data.error_code), data.high_watermark, data.log_start_offset, _diverging(data))
+        answer = FetchAnswer(error_code(data.error_code), data.high_watermark, data.log_start_offset, _diverging(data))
         try:
             step = on_fetched(requested, position_of(log, partition.leader_epoch), answer, log)
             if step.action is Action.APPEND:
@@ -297,6 +296,12 @@ class ReplicaFetcher:
                 self._execute(key, followed, step, answer.error)
         except KafkaError as error:
             logger.warning("%s Error while replicating %s: %s", self._name, log.topic_partition, error)
+            partition.note_failure(str(error))
+            self._delay(key, followed)
+        except Exception as error:  # an unhandled error of one partition must not stop the others of this leader
+            if followed.failures == 0:
+                logger.exception("%s Unhandled error while replicating %s", self._name, log.topic_partition)
+            partition.note_failure(f"{UNHANDLED}, and is retried: {error!r}")
             self._delay(key, followed)
 
     def _append(self, key: Key, followed: _Followed, data: PartitionData) -> None:
@@ -407,19 +412,8 @@ class ReplicaFetcher:
         """Ask the leader where its log ends, or starts, for a partition that leaves the session meanwhile."""
         self._session.drop(key)
         partition = followed.partition
-        topic, index = self._at_leader(partition)
-        request = ListOffsetsRequest(
-            replica_id=self._context.cluster.node_id,
-            topics=[
-                ListOffsetsTopic(
-                    name=topic,
-                    partitions=[
-                        ListOffsetsPartition(
-                            partition_index=index, current_leader_epoch=partition.leader_epoch, timestamp=timestamp
-                        )
-                    ],
-                )
-            ],
+        request = lookup.request(
+            self._context.cluster.node_id, self._at_leader(partition), partition.leader_epoch, timestamp
         )
         channel = self._connected()
         if channel is None:
@@ -439,7 +433,7 @@ class ReplicaFetcher:
             return
         log = partition.log
         try:
-            offset = _offset(done, self._at_leader(partition))
+            offset = lookup.offset_of(done, self._at_leader(partition))
             if timestamp == LATEST and partition.needs_end:
                 partition.take_end(offset)
                 self._want_flushed(key, followed)
@@ -457,6 +451,7 @@ class ReplicaFetcher:
             self._execute(key, followed, step, ErrorCode.OFFSET_OUT_OF_RANGE)
         except (KafkaError, NetworkError) as error:
             logger.info("%s No offset of the leader for %s: %s", self._name, log.topic_partition, error)
+            partition.note_failure(f"The source does not name the limits of its log: {error}")
             self._delay(key, followed)
             return
         self._schedule()
@@ -466,33 +461,8 @@ def _key(partition: FollowingPartition) -> Key:
     return partition.topic_id, partition.log.topic_partition.partition
 
 
-def _error(code: int) -> ErrorCode:
-    try:
-        return ErrorCode(code)
-    except ValueError:
-        return _UNKNOWN_ERROR
-
-
 def _diverging(data: PartitionData) -> EpochEnd | None:
     diverging = data.diverging_epoch
     if diverging.epoch == -1 and diverging.end_offset == -1:
         return None
     return EpochEnd(diverging.epoch, diverging.end_offset)
-
-
-def _offset(done: Completion[Message], topic_partition: TopicPartition) -> int:
-    """The one offset of a ListOffsets response. Raises KafkaError, NetworkError."""
-    response = done.result()
-    assert isinstance(response, ListOffsetsResponse)
-    for data in _partitions_of(response, topic_partition):
-        if data[0]:
-            raise KafkaError(_error(data[0]), f"ListOffsets of {topic_partition}")
-        return data[1]
-    raise KafkaError(_UNKNOWN_ERROR, f"ListOffsets returned no offset of {topic_partition}")
-
-
-def _partitions_of(response: ListOffsetsResponse, topic_partition: TopicPartition) -> Iterator[tuple[int, int]]:
-    for topic in response.topics:
-        for data in topic.partitions:
-            if (topic.name, data.partition_index) == topic_partition:
-                yield data.error_code, data.offset

@@ -40,7 +40,7 @@ class MirrorPorts(NamedTuple):
 class MirrorProgress:
     """How far the copy is, and which records it has dropped since this node leads the partition."""
 
-    __slots__ = ("answered_ms", "error", "skipped", "source_end", "truncated")
+    __slots__ = ("answered_ms", "problem", "skipped", "source_end", "truncated")
 
     def __init__(self) -> None:
         self.source_end = UNKNOWN
@@ -51,8 +51,8 @@ class MirrorProgress:
         """Records that the source has lost, and that were dropped here."""
         self.skipped = 0
         """Offsets that the source had deleted before they were copied."""
-        self.error: ErrorCode | None = None
-        """The error of the last answer."""
+        self.problem = ""
+        """Why the last answer brought no progress: an error of the source, or of this node."""
 
 
 class MirroredPartition:
@@ -129,11 +129,11 @@ class MirroredPartition:
         """
         self.partition.check_open()
         progress = self.progress
-        progress.error = None
         if self.log.latest_epoch == self.leader_epoch:
             self.needs_end = False  # A committed record of this leader is behind all earlier ones.
         if not self.needs_end:
             progress.source_end, progress.answered_ms = high_watermark, self._ports.now_ms()
+            progress.problem = ""
         start = min(log_start_offset, self.partition.high_watermark)
         if start > self.log.log_start_offset:
             self.log.advance_start(start, "the source's log start")
@@ -142,6 +142,7 @@ class MirroredPartition:
         """Note the end of the source, as its leader has named it in answer to ListOffsets."""
         self.needs_end = False
         self.progress.source_end, self.progress.answered_ms = offset, self._ports.now_ms()
+        self.progress.problem = ""
 
     def truncate(self, offset: int) -> bool:
         """Drop records that the source has lost; whether there were any."""
@@ -164,8 +165,12 @@ class MirroredPartition:
 
     def note_error(self, error: ErrorCode) -> None:
         """Report an error of the source, which may have another leader."""
-        self.progress.error = error
+        self.progress.problem = f"The source answers {error.name}"
         self._ports.on_error()
+
+    def note_failure(self, problem: str) -> None:
+        """Report that an answer could not be taken in, e.g. because of an error of the disk."""
+        self.progress.problem = problem
 
     def close(self) -> None:
         """Stop copying."""

@@ -67,8 +67,12 @@ def check_groups(report: MirrorReport, pattern: str, groups: Iterable[GroupListi
     found = [Check("groups", WARNING, f"{name} keeps its own offset: {text}") for name, text in report.groups.items()]
     if report.groups_age_ms == UNKNOWN:
         found.append(Check("groups", PROBLEM, "their offsets are not copied yet"))
+    elif not report.groups_found:
+        text = "none that the pattern matches is visible: check it, and the right DESCRIBE on groups at the source"
+        found.append(Check("groups", WARNING, text))
     else:
-        found.append(Check("groups", OK, f"offsets were copied {report.groups_age_ms / 1000:.1f} s ago"))
+        count = "" if report.groups_found < 0 else f" of groups ({report.groups_found})"
+        found.append(Check("groups", OK, f"offsets{count} were copied {report.groups_age_ms / 1000:.1f} s ago"))
     active = [
         each.group_id
         for each in groups

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from ottla.common import units
-from ottla.metadata.mirrors import is_read_only_state
+from ottla.metadata.mirrors import UNHANDLED, is_read_only_state
 
 UNKNOWN: Final = -1
 STALE_MS: Final = 30_000
+_LEADERLESS: Final = {
+    "state": "FAILED",
+    "lag": UNKNOWN,
+    "problem": "The partition has no leader in this cluster; start the brokers that have its replicas",
+}
 
 
 class Finding(NamedTuple):
@@ -33,6 +38,8 @@ class MirrorReport(NamedTuple):
     """Why access rules are not copied, by broker."""
     groups_age_ms: int
     """How long ago the slowest broker had copied the offsets of its groups; -1 if one of them has not yet."""
+    groups_found: int = UNKNOWN
+    """How many groups of the source are copied; -1 if no broker has listed them."""
     throttling: Mapping[int, Mapping[str, Any]] = MappingProxyType({})
     """The limit of each broker that has one, its rate, and whether it delays fetches."""
 
@@ -40,6 +47,9 @@ class MirrorReport(NamedTuple):
     def of(cls, statuses: Mapping[int, Mapping[str, Any]]) -> MirrorReport:
         """Combine the reports of the brokers."""
         rows = [{**row, "leader": node} for node, each in statuses.items() for row in each["partitions"]]
+        reported = {(row["topic"], row["partition"]) for row in rows}
+        leaderless = {(topic, index) for each in statuses.values() for topic, index in each.get("leaderless", ())}
+        rows += [{"topic": topic, "partition": index, **_LEADERLESS} for topic, index in leaderless - reported]
         ages = [each.get("groups_age_ms", UNKNOWN) for each in statuses.values()]
         return cls(
             sorted(rows, key=lambda row: (row["topic"], row["partition"])),
@@ -48,6 +58,7 @@ class MirrorReport(NamedTuple):
             {name: text for each in statuses.values() for name, text in each.get("group_errors", {}).items()},
             {node: each["acls"] for node, each in statuses.items() if each.get("acls")},
             UNKNOWN if UNKNOWN in ages else max(ages, default=UNKNOWN),
+            max((each.get("groups_found", UNKNOWN) for each in statuses.values()), default=UNKNOWN),
             {node: each["throttling"] for node, each in statuses.items() if each.get("throttling")},
         )
 
@@ -99,18 +110,56 @@ def losses(rows: Iterable[Mapping[str, Any]]) -> list[tuple[str, str]]:
 def _missing_records(row: Mapping[str, Any]) -> str:
     age_ms = row.get("age_ms", UNKNOWN)
     if row["lag"] < 0 or age_ms < 0:
-        return "the source has not answered this leader, so that the number of missing records is unknown"
+        return "the source has not answered its leader, so that the number of missing records is unknown"
     return f"{row['lag']} records are missing, and all of the last {age_ms / 1000:.1f} s"
+
+
+class Missing(NamedTuple):
+    """The records of the source that a partition does not have after an unplanned promotion."""
+
+    topic: str
+    partition: int
+    records: int
+    """How many the source had at its last answer; -1 if that is unknown."""
+    offset: int
+    """The offset of the first one at the source."""
+
+    @property
+    def text(self) -> str:
+        """The loss in words."""
+        if self.records == UNKNOWN:
+            return f"records of the source from offset {self.offset} on are missing; their number is unknown"
+        return f"{self.records} records are missing, from offset {self.offset} of the source on, and all later ones"
+
+
+def missing(before: Iterable[Mapping[str, Any]], after: Iterable[Mapping[str, Any]]) -> list[Missing]:
+    """The records that an unplanned promotion has lost, by partition; partitions without a known loss are omitted.
+
+    `before` are the last reports of the copy, and `after` the reports of its end. A leader whose last records were not
+    replicated may have been lost in between: the copy then ends before the end that it has reported.
+    """
+    known, ends = _by_partition(before), _by_partition(after)
+    found = []
+    for key, row in ends.items():
+        last, end = known.get(key, {}), row.get("copy_end", UNKNOWN)
+        is_known = last.get("age_ms", UNKNOWN) >= 0 and last.get("source_end", UNKNOWN) >= 0 and end >= 0
+        records = max(last["source_end"] - end, 0) if is_known else UNKNOWN
+        if records:
+            found.append(Missing(*key, records, end))
+    return found
+
+
+def _by_partition(rows: Iterable[Mapping[str, Any]]) -> dict[tuple[str, int], Mapping[str, Any]]:
+    """The reports by topic and partition; of two leaders, the later one counts."""
+    by_epoch = sorted(rows, key=lambda row: row.get("leader_epoch", UNKNOWN))
+    return {(row["topic"], row["partition"]): row for row in by_epoch}
 
 
 def explain(report: MirrorReport, mirror: str) -> list[Finding]:
     """Return why the mirror of this name makes no progress; empty if it does."""
-    found = [
-        Finding(f"broker {node}", text, "Check bootstrap.servers, the security settings, and the rights at the source")
-        for node, text in report.problems.items()
-    ]
+    found = [_of_broker(node, text) for node, text in report.problems.items()]
     found += [
-        Finding(f"topic {name}", text, "See `ottla mirror status`; a topic that is not wanted: change --topics")
+        _advised(f"topic {name}", text, "`ottla mirror alter --topics` excludes a topic that is not wanted")
         for name, text in report.topics.items()
     ]
     found += [
@@ -121,6 +170,9 @@ def explain(report: MirrorReport, mirror: str) -> list[Finding]:
         )
         for name, text in report.groups.items()
     ]
+    if not report.groups_found:
+        text = "the source has no group that --groups matches, or its user has no right DESCRIBE on them"
+        found.append(Finding("groups", text, f"`ottla mirror alter {mirror} --groups` changes the regular expression"))
     found += [
         Finding("access rules", text, "The copy needs DESCRIBE on the source's cluster; it is retried every minute")
         for text in report.acls.values()
@@ -131,7 +183,7 @@ def explain(report: MirrorReport, mirror: str) -> list[Finding]:
     for row in report.partitions:
         subject = f"{row['topic']}-{row['partition']}"
         if row["problem"]:
-            found.append(Finding(subject, f"{row['state']}: {row['problem']}", "It is retried"))
+            found.append(_advised(subject, f"{row['state']}: {row['problem']}", "It is retried"))
         elif row["state"] == "MIRRORING" and row.get("age_ms", UNKNOWN) > STALE_MS:
             age_s = row["age_ms"] // 1000
             found.append(Finding(subject, f"the source has not answered for {age_s} s", "Check the link to the source"))
@@ -142,6 +194,31 @@ def explain(report: MirrorReport, mirror: str) -> list[Finding]:
             text = f"{row['skipped']} offsets were skipped: the source had deleted them before they were copied"
             found.append(Finding(subject, text, "Raise the retention of the source"))
     return found
+
+
+def without_topics(mirror: str, pattern: str, promoted: Sequence[str]) -> list[Finding]:
+    """Why a mirror without problems copies nothing; `promoted` are its topics that are open already."""
+    if promoted:
+        text = f"no topic is copied any more: {len(promoted)} were promoted"
+        return [Finding(f"mirror {mirror}", text, f"`ottla mirror stop {mirror}` deletes the mirror")]
+    if pattern:
+        text = f"no topic of the source matches {pattern}, or its user has no right DESCRIBE on them"
+        return [Finding(f"mirror {mirror}", text, "`ottla mirror alter --topics` changes the regular expression")]
+    text = "it has no pattern of topics"
+    return [Finding(f"mirror {mirror}", text, "`ottla mirror failback` or `ottla mirror alter --topics` adds topics")]
+
+
+def _advised(subject: str, text: str, otherwise: str) -> Finding:
+    """A finding whose text may end with its next step, behind a semicolon."""
+    if UNHANDLED in text:
+        return Finding(subject, text, "Report it, with the traceback in the log of the broker")
+    problem, _, step = text.partition("; ")
+    return Finding(subject, problem, step[:1].upper() + step[1:] or otherwise)
+
+
+def _of_broker(node: int, text: str) -> Finding:
+    advice = "Check bootstrap.servers, the security settings, and the rights at the source"
+    return _advised(f"broker {node}", text, advice)
 
 
 def _throttled(report: MirrorReport, mirror: str) -> Iterator[Finding]:
