@@ -14,6 +14,7 @@ from ottla.broker.metrics import (
     client_rows,
     cluster_rows,
     coordinator_rows,
+    mirror_rows,
     partition_rows,
     process_rows,
     request_rows,
@@ -73,6 +74,7 @@ def collect(sources: Sources, content_type: str) -> Slices[list[bytes]]:
     yield from cluster_rows.add_controller(samples, broker.metadata)
     yield from coordinator_rows.add_coordinators(samples, broker.coordinators)
     yield from sources.lag.add_lags(samples)
+    yield from mirror_rows.add_mirrors(samples, broker.mirrors)
     if broker.telemetry is not None:
         yield from telemetry_rows.add_clients(samples, broker.telemetry)
     body = yield from samples.render(content_type)

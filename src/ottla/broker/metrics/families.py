@@ -362,6 +362,47 @@ GROUP_OFFSETS_DROPPED = _family(
     "ottla_metrics_dropped_group_offsets", GAUGE, "Committed offsets above the limit of a scrape, without a lag."
 )
 
+# Mirrors: copies that this node leads
+MIRROR_PARTITIONS = _family(
+    "ottla_mirror_partitions", GAUGE, "Partitions of a mirror that this node leads, by state.", "mirror", "state"
+)
+MIRROR_LAG = _family(
+    "ottla_mirror_lag_records", GAUGE, "Records of the source that these partitions do not have.", "mirror"
+)
+MIRROR_UNANSWERED = _family(
+    "ottla_mirror_unanswered_partitions",
+    GAUGE,
+    "Copied partitions whose lag is unknown, since the source has not answered.",
+    "mirror",
+)
+MIRROR_ANSWER_AGE = _family(
+    "ottla_mirror_answer_age_seconds",
+    GAUGE,
+    "How long ago the source answered the partition that waits longest.",
+    "mirror",
+)
+MIRROR_TRUNCATED = _family(
+    "ottla_mirror_truncated_records",
+    GAUGE,
+    "Records that were dropped since the source had lost them, since this node leads the partitions.",
+    "mirror",
+)
+MIRROR_SKIPPED = _family(
+    "ottla_mirror_skipped_offsets",
+    GAUGE,
+    "Offsets that the source had deleted before they were copied, since this node leads the partitions.",
+    "mirror",
+)
+MIRROR_PROBLEMS = _family(
+    "ottla_mirror_problems", GAUGE, "Problems of a mirror on this node, which `ottla mirror why` names.", "mirror"
+)
+MIRROR_GROUPS_AGE = _family(
+    "ottla_mirror_groups_age_seconds",
+    GAUGE,
+    "How long ago all committed offsets of groups were copied; no sample before.",
+    "mirror",
+)
+
 # Client metrics (KIP-714)
 CLIENT_INSTANCES = _family(
     "kafka_server_client_metrics_instance_count", GAUGE, "Client instances that asked for metrics subscriptions."
