@@ -4,7 +4,8 @@ A promotion is the command of an operator: it reads reports of nodes that may be
 makes the reports, and the code of `ottla mirror promote` decides. Each cluster gives its producers the ids from 0 on.
 
 Checked at each promotion: a planned one keeps every acknowledged record. An unplanned one keeps the acknowledged
-records before the end of the copy; if the source cannot be reached, exactly the reported number of offsets is missing.
+records before the end of the copy; if the source cannot be reached, exactly the reported number of offsets is missing,
+also if leaders of the copy are lost meanwhile.
 Checked in each log: each value is there at most once, an acknowledged one at its offset. A transaction is visible
 completely or not at all. No record of a client is behind the generation's first offset before the last marker that
 removes producers. At the end, nothing is left of open transactions, and all logs are equal.
@@ -22,7 +23,7 @@ from ottla.log.transaction_marker import FORGET_PRODUCER, read_marker
 from ottla.metadata.mirrors import FAILBACK, MIRRORING, STOPPED, STOPPING, generation_start
 from ottla.partitions.partition import Partition
 from ottla.records import decode_batch, iter_batches
-from ottla.tools.admin.mirrors import behind, unready, unreported
+from ottla.tools.admin.mirrors import behind, missing, unready, unreported
 from tests.simulation.world.cleaned_replicas import Cleaners
 from tests.simulation.world.mirror_writers import Promises, Writer
 from tests.simulation.world.mirrored_replicas import REFRESH_MS, MirroredReplicas, MirrorWorld
@@ -43,7 +44,6 @@ class Row(NamedTuple):
     """A record of a log; `is_visible` for readers with read_committed."""
 
     offset: int
-    key: bytes | None
     is_visible: bool
 
 
@@ -52,7 +52,7 @@ class LogView:
 
     def __init__(self, log: Log, end: int) -> None:
         self.rows: dict[bytes, list[Row]] = {}
-        self.open_producers: dict[int, list[tuple[int, bytes | None, bytes]]] = {}
+        self.open_producers: dict[int, list[tuple[int, bytes]]] = {}
         """Records of transactions without an end, by producer id."""
         self.client_epochs: list[tuple[int, bool]] = []
         """Leader epoch of each batch, and whether it is a marker that removes a producer."""
@@ -70,21 +70,21 @@ class LogView:
                     ended = self.open_producers.pop(header.producer_id, [])
                     self._add(ended, is_visible=marker is not None and not marker.aborted)
                     continue
-                found = [(each.offset, each.key, each.value or b"") for each in decode_batch(data, position)]
+                found = [(each.offset, each.value or b"") for each in decode_batch(data, position)]
                 if header.is_transactional:
                     self.open_producers.setdefault(header.producer_id, []).extend(found)
                 else:
                     self._add(found, is_visible=True)
 
-    def _add(self, records: list[tuple[int, bytes | None, bytes]], *, is_visible: bool) -> None:
-        for offset, key, value in records:
-            self.rows.setdefault(value, []).append(Row(offset, key, is_visible))
+    def _add(self, records: list[tuple[int, bytes]], *, is_visible: bool) -> None:
+        for offset, value in records:
+            self.rows.setdefault(value, []).append(Row(offset, is_visible))
 
     def stored(self) -> dict[bytes, list[int]]:
         """The offsets of each value, also of open transactions."""
         found = {value: [row.offset for row in rows] for value, rows in self.rows.items()}
         for records in self.open_producers.values():
-            for offset, _, value in records:
+            for offset, value in records:
                 found.setdefault(value, []).append(offset)
         return found
 
@@ -94,11 +94,6 @@ class LogView:
 
     def is_visible(self, value: bytes) -> bool:
         return any(row.is_visible for row in self.rows.get(value, ()))
-
-    def latest(self) -> dict[bytes | None, tuple[int, bytes]]:
-        """Offset and value of the last visible record of each key."""
-        visible = [(row.offset, row.key, value) for value, rows in self.rows.items() for row in rows if row.is_visible]
-        return {key: (offset, value) for offset, key, value in sorted(visible, key=lambda each: each[0])}
 
 
 class Promotions:
@@ -155,7 +150,7 @@ class Promotions:
             world.cut.add(node_id)  # the controller has not noticed it yet: the node stays in sync
         elif event < 0.31:
             worlds.is_link_cut = not worlds.is_link_cut
-        elif event < 0.35 and not self.is_compacted:
+        elif event < 0.35:
             self.elect_uncleanly()
         elif event < 0.5:
             world.heal()
@@ -198,20 +193,20 @@ class Promotions:
             worlds.is_link_cut = True
             for node_id in worlds.source.nodes:
                 worlds.kill(worlds.source, node_id, power=False)
-        leader_epoch = worlds.target.partition.leader_epoch
         worlds.target.move(STOPPING)
         self._repeat_until(lambda: not self._unready(), is_lost=is_lost)
+        after: list[Any] = worlds.rows(worlds.target)
         worlds.target.move(STOPPED)
-        is_same = leader_epoch == worlds.target.partition.leader_epoch
         if self.random.random() < 0.3:
             worlds.kill(worlds.target, worlds.target.partition.leader, power=self.random.random() < 0.4)
         partition = self._open_leader()
         start = own_start(partition)
         for writer in self.writers:
             writer.is_heard = False
-        if is_lost and is_same and reported is not None and is_known and self._elections == elections:
-            lost = int(str(reported["source_end"])) - start
-            assert lost == reported["lag"], self.fail(f"{lost} offsets are lost, and {reported} was reported")
+        if is_lost and reported is not None and is_known and self._elections == elections:
+            lost = max(int(str(reported["source_end"])) - start, 0)
+            found = sum(each.records for each in missing([reported], after))
+            assert lost == found, self.fail(f"{lost} offsets are lost, and {found} were reported")
         if not planned and (self._elections or not is_known):
             # The log may still have records that the source does not have, in place of the source's.
             view = LogView(partition.log, start)
@@ -340,7 +335,7 @@ class Promotions:
             assert len({contents(log) for log in logs}) == 1
 
     def _check_promises(self, view: LogView, end: int) -> None:
-        stored, latest = view.stored(), view.latest()
+        stored = view.stored()
         twice = {value: offsets for value, offsets in stored.items() if len(offsets) > 1}
         assert not twice, self.fail(f"{twice} are there twice")
         for value, (offset, key) in self.promises.acknowledged.items():
@@ -351,8 +346,8 @@ class Promotions:
                 if any(value in each.values for each in self.promises.transactions):
                     continue  # It may have been aborted.
                 # A copy of a compacted log may end between a record and the record that replaced it at the source.
-                replaced = max(latest.get(key, (-1, b""))[0], self.promises.appended.get(key, -1))
-                assert replaced > offset, self.fail(f"{value!r} at {offset} is not superseded")
+                is_superseded = self.promises.may_be_compacted(value, key, offset)
+                assert is_superseded, self.fail(f"{value!r} at {offset} is not superseded")
         for each in self.promises.transactions:
             if each.may_be_torn or self.is_compacted:
                 continue

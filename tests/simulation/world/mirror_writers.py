@@ -48,9 +48,23 @@ class Promises:
         self.acknowledged: dict[bytes, tuple[int, bytes]] = {}
         """Offset and key by value."""
         self.transactions: list[Transaction] = []
-        self.appended: dict[bytes, int] = {}
-        """The highest offset of a record of each key, whether it is acknowledged or lost."""
         self.lost = 0
+        self._order: dict[tuple[bytes, int], int] = {}
+        """When a value was appended at an offset, as a number that counts the appends."""
+        self._newest: dict[bytes, int] = {}
+        """The newest append of each key."""
+
+    def appended(self, value: bytes, key: bytes, offset: int) -> None:
+        """A leader has appended the value, or has found it as a duplicate."""
+        if (value, offset) not in self._order:
+            self._order[value, offset] = self._newest[key] = len(self._order)
+
+    def may_be_compacted(self, value: bytes, key: bytes, offset: int) -> bool:
+        """Whether a record of the key was appended later, even if it was lost afterwards.
+
+        A replica may have removed the value before it lost that record, and becomes the leader, or is copied.
+        """
+        return self._newest[key] > self._order[value, offset]
 
     def forget(self, end: int, survivors: dict[bytes, int] | None = None, *, tears: bool = False) -> None:
         """Records from the offset `end` on are lost; or all except `survivors`, whose offsets are by value.
@@ -150,8 +164,8 @@ class Writer:
         except KafkaError as error:
             self._failed(pending, error)
             return
-        for at, (key, _) in enumerate(pending.values):
-            self.promises.appended[key] = max(info.first_offset + at, self.promises.appended.get(key, -1))
+        for at, (key, value) in enumerate(pending.values):
+            self.promises.appended(value, key, info.first_offset + at)
         done: Completion[None] = partition.when_durable(info.last_offset + 1) or DONE
         done.on_done(lambda each: self._answered(pending, info, each))
 
