@@ -97,6 +97,7 @@ class AsyncRegistryClient:
     get_latest_version = asynchronous(Operations.get_latest_version)
     get_latest_with_metadata = asynchronous(Operations.get_latest_with_metadata)
     get_referenced_by = asynchronous(Operations.get_referenced_by)
+    get_referenced_schemas = asynchronous(Operations.get_referenced_schemas)
     delete_subject = asynchronous(Operations.delete_subject)
     delete_version = asynchronous(Operations.delete_version)
     test_compatibility = asynchronous(Operations.test_compatibility)

@@ -98,6 +98,7 @@ class RegistryClient:
     get_latest_version = blocking(Operations.get_latest_version)
     get_latest_with_metadata = blocking(Operations.get_latest_with_metadata)
     get_referenced_by = blocking(Operations.get_referenced_by)
+    get_referenced_schemas = blocking(Operations.get_referenced_schemas)
     delete_subject = blocking(Operations.delete_subject)
     delete_version = blocking(Operations.delete_version)
     test_compatibility = blocking(Operations.test_compatibility)

@@ -4,6 +4,8 @@ RegistryClientError
 ├── RegistrySettingError     (also a ValueError) a setting is unknown, missing or wrong
 ├── RegistryUnavailable      retriable: no registry answered until the deadline or the last retry
 └── SchemaRegistryError      the registry's error: .http_status_code .error_code .error_message
+
+ReferencesTooDeep is a ValueError: the schema is wrong, not the registry.
 """
 
 from __future__ import annotations
@@ -21,6 +23,10 @@ class RegistryClientError(Exception):
 
 class RegistrySettingError(RegistryClientError, ValueError):
     """A setting is unknown, missing or wrong; the message has its name."""
+
+
+class ReferencesTooDeep(ValueError):
+    """The references of a schema are nested too deeply."""
 
 
 class RegistryUnavailable(RegistryClientError):

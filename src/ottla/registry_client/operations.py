@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Hashable, Mapping
-from typing import Any
+from typing import Any, Final
 
 from ottla.registry_client.cache import Cache
-from ottla.registry_client.errors import SchemaRegistryError
+from ottla.registry_client.errors import ReferencesTooDeep, SchemaRegistryError
 from ottla.registry_client.model import (
     CompatibilityResult,
     RegisteredSchema,
@@ -26,6 +26,8 @@ from ottla.registry_client.model import (
 from ottla.registry_client.requests import Request, Requests, Steps, path
 from ottla.registry_client.settings import RegistrySettings
 from ottla.schemas.model import Schema
+
+_DEEPEST_REFERENCES: Final = 100
 
 
 def context_of(subject: str | None) -> str:
@@ -201,6 +203,24 @@ class Operations:
         deleted: int = yield from self._change("DELETE", where, permanent=permanent)
         self.clear_caches()
         return deleted
+
+    def get_referenced_schemas(self, schema: Schema) -> Steps[dict[str, Schema]]:
+        """Return the schemas that a schema refers to, directly or not, each before those that refer to it, by name.
+
+        Raises ReferencesTooDeep if they are nested more than 100 deep.
+        """
+        found: dict[str, Schema] = {}
+        yield from self._collect(schema, found, 0)
+        return found
+
+    def _collect(self, schema: Schema, found: dict[str, Schema], depth: int) -> Steps[None]:
+        if depth > _DEEPEST_REFERENCES:
+            raise ReferencesTooDeep(f"The references of the schema are nested more than {_DEEPEST_REFERENCES} deep")
+        for reference in schema.references:
+            if reference.name not in found:
+                used = yield from self.get_version(reference.subject, reference.version, deleted=True)
+                yield from self._collect(used.schema, found, depth + 1)
+                found[reference.name] = used.schema
 
     # Compatibility, config and mode
 

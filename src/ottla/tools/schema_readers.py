@@ -67,7 +67,7 @@ def broken_readers(
     readers: list[GroupReader], candidate: Schema, client: RegistryClient
 ) -> list[tuple[GroupReader, list[str]]]:
     """Return the readers that cannot read values of `candidate`, with the reasons. Raises InvalidSchema."""
-    writer = parse(candidate, _referenced(candidate, client))
+    writer = parse(candidate, client.get_referenced_schemas(candidate))
     broken = []
     for reader in readers:
         if reader.schema is None:
@@ -77,7 +77,7 @@ def broken_readers(
             broken.append((reader, [f"it reads {reader.schema.type}, and the schema is {candidate.type}"]))
             continue
         try:
-            parsed = parse(reader.schema, _referenced(reader.schema, client), is_new=False)
+            parsed = parse(reader.schema, client.get_referenced_schemas(reader.schema), is_new=False)
         except InvalidSchema as error:
             broken.append((reader, [f"its reader schema is invalid: {error}"]))
             continue
@@ -85,14 +85,3 @@ def broken_readers(
         if reasons:
             broken.append((reader, reasons))
     return broken
-
-
-def _referenced(schema: Schema, client: RegistryClient) -> dict[str, Schema]:
-    found: dict[str, Schema] = {}
-    waiting = list(schema.references)
-    while waiting:
-        reference = waiting.pop()
-        if reference.name not in found:
-            found[reference.name] = client.get_version(reference.subject, reference.version, deleted=True).schema
-            waiting += found[reference.name].references
-    return found

@@ -4,11 +4,11 @@ import json
 
 import pytest
 
-from ottla.registry_client.errors import RegistryUnavailable, SchemaRegistryError
+from ottla.registry_client.errors import ReferencesTooDeep, RegistryUnavailable, SchemaRegistryError
 from ottla.registry_client.operations import Operations
 from ottla.registry_client.requests import Failed, Received, Request, Requests, Send, Wait
 from ottla.registry_client.settings import read_settings
-from ottla.schemas.model import Schema, SchemaType
+from ottla.schemas.model import Reference, Schema, SchemaType
 
 OK = Received(200, b'{"id": 7}')
 
@@ -152,3 +152,18 @@ def test_deletion_clears_the_caches():
     run(core.register_schema("s", SCHEMA), [OK])
     run(core.delete_subject("s"), [Received(200, b"[1]")])
     assert len(run(core.register_schema("s", SCHEMA), [OK])[1]) == 1
+
+
+def test_references_that_lead_back_are_an_error_and_not_an_endless_loop():
+    core = operations()
+    body = {
+        "id": 1,
+        "version": 1,
+        "subject": "s",
+        "schema": "{}",
+        "schemaType": "JSON",
+        "references": [{"name": "s", "subject": "s", "version": 1}],
+    }
+    schema = Schema(SchemaType.JSON, "{}", (Reference("s", "s", 1),))
+    with pytest.raises(ReferencesTooDeep):
+        run(core.get_referenced_schemas(schema), [Received(200, json.dumps(body).encode())])

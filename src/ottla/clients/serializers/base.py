@@ -49,19 +49,7 @@ class References(NamedTuple):
 
 def with_references(registry: RegistryClient, schema: Schema) -> References:
     """Return a schema with the schemas that it refers to. Blocks. Raises RegistryClientError, ValueError."""
-    found: dict[str, Schema] = {}
-    _collect(registry, schema, found, 0)
-    return References(schema, found)
-
-
-def _collect(registry: RegistryClient, schema: Schema, found: dict[str, Schema], depth: int) -> None:
-    if depth > 100:
-        raise ValueError("The references of the schema are nested more than 100 deep")
-    for reference in schema.references:
-        if reference.name not in found:
-            used = registry.get_version(reference.subject, reference.version, deleted=True).schema
-            _collect(registry, used, found, depth + 1)
-            found[reference.name] = used
+    return References(schema, registry.get_referenced_schemas(schema))
 
 
 class Resolving(ABC, Generic[R]):

@@ -18,6 +18,7 @@ from ottla.registry_client import (
     SchemaRegistryError,
     SchemaType,
 )
+from ottla.registry_client.errors import ReferencesTooDeep
 from ottla.rest.errors import KAFKA_AUTHORIZATION
 from ottla.rest.pool import UserClients
 from ottla.rest.schemas.codecs import BrokenCodec, Codec, make_codec
@@ -31,7 +32,6 @@ SERIALIZATION: Final = 42207
 REGISTRY_TIMED_OUT: Final = 40801
 PREFIX_SIZE: Final = 5
 _MOST_CODECS: Final = 10_000
-_DEEPEST_REFERENCES: Final = 100
 
 
 class KnownSchema(NamedTuple):
@@ -106,10 +106,12 @@ class UserSchemas:
             return found
         try:
             schema = await self.client.get_schema(schema_id)
-            referenced: dict[str, Schema] = {}
-            await self._collect(schema, referenced, 0)
+            referenced = await self.client.get_referenced_schemas(schema)
         except RegistryClientError as error:
             raise of_registry(error) from error
+        except ReferencesTooDeep as error:
+            text = "Invalid schema: its references are nested too deeply"
+            raise HttpError(422, INVALID_SCHEMA, text) from error
         codec: Codec = BrokenCodec(f"the schema {schema_id} is of type {schema.type}, not {kind}")
         if schema.type is kind:
             codec = make_codec(schema, referenced)
@@ -120,16 +122,6 @@ class UserSchemas:
         self._by_id[key] = codec
         if len(self._by_id) > _MOST_CODECS:
             self._by_id.popitem(last=False)
-
-    async def _collect(self, schema: Schema, found: dict[str, Schema], depth: int) -> None:
-        """Add the schemas that the schema refers to, each before the schemas that refer to it."""
-        if depth > _DEEPEST_REFERENCES:
-            raise HttpError(422, INVALID_SCHEMA, "Invalid schema: its references are nested too deeply")
-        for reference in schema.references:
-            if reference.name not in found:
-                version = await self.client.get_version(reference.subject, reference.version, deleted=True)
-                await self._collect(version.schema, found, depth + 1)
-                found[reference.name] = version.schema
 
 
 class Schemas:
