@@ -12,9 +12,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
-from typing import Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ottla.common import units
+
+if TYPE_CHECKING:
+    from ottla.clients.consumer.record import Record
 
 COUNT_HEADER: Final = "ottla.redrive.count"
 Headers = Sequence[tuple[str, bytes | None]]
@@ -150,25 +153,6 @@ class DeadLetter(NamedTuple):
         return any(text.lower() in part.lower() for part in (self.exception, self.message, self.stage))
 
 
-class Letter(Protocol):
-    """A record of a dead letter topic."""
-
-    @property
-    def topic(self) -> str: ...
-    @property
-    def partition(self) -> int: ...
-    @property
-    def offset(self) -> int: ...
-    @property
-    def timestamp(self) -> int: ...
-    @property
-    def key(self) -> bytes | None: ...
-    @property
-    def value(self) -> bytes | None: ...
-    @property
-    def headers(self) -> Headers: ...
-
-
 class Redriven(NamedTuple):
     """A record to send. Partition None: by its key. Timestamp None: the time of the send."""
 
@@ -233,7 +217,9 @@ def read_letter(headers: Headers) -> DeadLetter:
     )
 
 
-def decide(record: Letter, letter: DeadLetter, plan: Plan, partitions: Mapping[str, int]) -> Redriven | Left:
+def decide(
+    record: Record[bytes, bytes], letter: DeadLetter, plan: Plan, partitions: Mapping[str, int]
+) -> Redriven | Left:
     """Return the record that redrives a letter, or why it is left. `partitions` are the topics that exist."""
     topic = plan.to or letter.topic
     if letter.redrives >= plan.max_replays:

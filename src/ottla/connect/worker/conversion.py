@@ -8,7 +8,7 @@ from copy import copy
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, TypeAlias, cast
 
-from ottla.clients.consumer.record import TimestampType
+from ottla.clients.consumer.record import Record, TimestampType
 from ottla.connect import plugins
 from ottla.connect.converters.api import Converter, HeaderConverter, Plain
 from ottla.connect.errors import ConnectError, RetriableError
@@ -22,7 +22,7 @@ from ottla.connect.records import (
     SourceRecord,
 )
 from ottla.connect.worker.settings import WorkerSettings
-from ottla.connect.worker.tolerance import Failure, RawRecord, Stage, Tolerance
+from ottla.connect.worker.tolerance import Failure, Stage, Tolerance
 
 Apply: TypeAlias = Callable[[Any], Any]
 _TIMESTAMP_TYPES: Final = {TimestampType.CREATE_TIME: "CreateTime", TimestampType.LOG_APPEND_TIME: "LogAppendTime"}
@@ -53,7 +53,7 @@ class SerializedBatch(NamedTuple):
 class DeliveredRecord(SinkRecord):
     """A record of a sink that remembers its bytes, for the dead letter topic."""
 
-    raw: RawRecord | None = None
+    raw: Record[bytes, bytes] | None = None
 
 
 class Chain:
@@ -219,7 +219,7 @@ class SinkConversion:
             return None
 
 
-def _with_origin(record: ConnectRecord, raw: RawRecord) -> SinkRecord:
+def _with_origin(record: ConnectRecord, raw: Record[bytes, bytes]) -> SinkRecord:
     """Return a record that knows its origin, also if a transformation has created a plain SinkRecord."""
     if type(record) is DeliveredRecord:
         return record

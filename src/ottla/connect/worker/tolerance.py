@@ -9,6 +9,7 @@ from enum import StrEnum
 from random import Random
 from typing import Final, NamedTuple, Protocol, TypeVar
 
+from ottla.clients.consumer.record import Record
 from ottla.connect.errors import ConnectError, DataError, RetriableError
 from ottla.connect.records import SourceRecord
 from ottla.connect.runtime import TaskId
@@ -30,25 +31,6 @@ class Stage(StrEnum):
     HEADER_CONVERTER = "HEADER_CONVERTER"
 
 
-class RawRecord(Protocol):
-    """A record of a topic in bytes."""
-
-    @property
-    def topic(self) -> str: ...
-    @property
-    def partition(self) -> int: ...
-    @property
-    def offset(self) -> int: ...
-    @property
-    def timestamp(self) -> int: ...
-    @property
-    def key(self) -> bytes | None: ...
-    @property
-    def value(self) -> bytes | None: ...
-    @property
-    def headers(self) -> list[tuple[str, bytes | None]]: ...
-
-
 class Failure(NamedTuple):
     """A record that failed. `raw` is the record of the topic, for sinks."""
 
@@ -57,7 +39,7 @@ class Failure(NamedTuple):
     """The class that failed."""
     error: Exception
     source: SourceRecord | None = None
-    raw: RawRecord | None = None
+    raw: Record[bytes, bytes] | None = None
 
     @property
     def place(self) -> str:
