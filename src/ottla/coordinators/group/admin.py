@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from itertools import chain
-
 from ottla.common.errors import ErrorCode
-from ottla.coordinators.events import Call, Effects, Moment, Reply, log_line
+from ottla.coordinators.events import Call, Effects, Moment, Reply
 from ottla.coordinators.group import unserved
 from ottla.coordinators.group.consumer import admin as consumer_admin
 from ottla.coordinators.group.core import Core
 from ottla.coordinators.group.events import DeleteGroup, DescribeGroup, ForceRebalance, ListGroups
 from ottla.coordinators.group.group import Group
 from ottla.coordinators.group.kinds import KINDS
-from ottla.coordinators.group.offsets import MOST_TOMBSTONES, some_tombstones
+from ottla.coordinators.group.offsets import delete_group
 from ottla.coordinators.group.rebalance import prepare_or_complete
 from ottla.coordinators.group.records import group_tombstone
-from ottla.coordinators.group.share import admin as share_admin
 from ottla.coordinators.group.states import State
 from ottla.coordinators.group.streams import admin as streams_admin
 from ottla.protocol.messages.delete_groups import DeletableGroupResult
@@ -26,7 +23,7 @@ GROUP_TYPE = "classic"
 # All states and types by which groups can be filtered, in lower case.
 _ALL_STATES = (*(state.value for state in State), *consumer_admin.STATES, *streams_admin.STATES, unserved.UNKNOWN_STATE)
 STATES = frozenset(name.lower() for name in _ALL_STATES)
-_MODERN_TYPES = (consumer_admin.GROUP_TYPE, share_admin.GROUP_TYPE, streams_admin.GROUP_TYPE)
+_MODERN_TYPES = tuple(kind.name for kind in KINDS)
 TYPES = frozenset((GROUP_TYPE, *_MODERN_TYPES, unserved.UNKNOWN))
 NOT_FOUND_IS_AN_ERROR_SINCE = 6
 
@@ -44,7 +41,11 @@ def list_groups(core: Core, call: Call[ListGroups], question: ListGroups, _now: 
         )
         for group in core.groups.values()
     ]
-    rows += chain.from_iterable(kind.list_groups(core) for kind in KINDS)
+    rows += [
+        ListedGroup(group_id=group_id, protocol_type=kind.name, group_state=group.state_name, group_type=kind.name)
+        for kind in KINDS
+        for group_id, group in kind.groups(core).items()
+    ]
     rows += unserved.list_groups(core)
     chosen = [
         row
@@ -97,15 +98,9 @@ def delete(core: Core, call: Call[DeleteGroup], question: DeleteGroup, _now: Mom
     """Delete a classic group that has no members, with its offsets."""
     group = core.groups.get(question.group_id)
     error = _check_delete(group)
-    result = DeletableGroupResult(group_id=question.group_id, error_code=error)
     if error is not ErrorCode.NONE:
-        return [Reply(call, result)]
-    records = some_tombstones(core, question.group_id)
-    if len(records) == MOST_TOMBSTONES:
-        return core.reply_after_append(call, records, None)
-    text = "The following groups were deleted: %s. The last %d of its offsets were removed."
-    line = log_line(text, question.group_id, len(records))
-    return [line, *core.reply_after_append(call, [*records, group_tombstone(question.group_id)], result)]
+        return [Reply(call, DeletableGroupResult(group_id=question.group_id, error_code=error))]
+    return delete_group(core, call, [group_tombstone(question.group_id)])
 
 
 def force_rebalance(core: Core, call: Call[ForceRebalance], order: ForceRebalance, now: Moment) -> Effects:

@@ -28,7 +28,6 @@ from ottla.protocol.message import Message
 from ottla.protocol.messages.heartbeat import HeartbeatRequest
 from ottla.protocol.messages.join_group import JoinGroupRequest
 from ottla.protocol.messages.leave_group import LeaveGroupRequest
-from ottla.protocol.messages.list_groups import ListedGroup
 from ottla.protocol.messages.offset_delete import OffsetDeleteRequest
 from ottla.protocol.messages.sync_group import SyncGroupRequest
 
@@ -38,13 +37,14 @@ _Answer: TypeAlias = Callable[[Core, Call[Any], Any, Any, Moment], "Effects | No
 class GroupKind(NamedTuple):
     """The operations of one type of modern group."""
 
+    name: str
+    """The type in ListGroups."""
     groups: Callable[[Core], Mapping[str, ModernGroup[Any]]]
     record_types: tuple[int, ...]
     replay: Callable[[Core, Message, Message | None], None]
     loaded: Callable[[Core, Any, Moment], Effects]
     """Starts the timers of the members of a group that was loaded."""
     timer_elapsed: Callable[[Core, Kind, Any, str, Moment], Effects]
-    list_groups: Callable[[Core], list[ListedGroup]]
     answers: dict[type, _Answer]
     """Requests that are answered in another way than for a classic group; None: handle it as if it had no group."""
     tombstones: Callable[[Any], list[RecordBytes]] | None = None
@@ -52,12 +52,12 @@ class GroupKind(NamedTuple):
 
 
 CONSUMER = GroupKind(
+    name="consumer",
     groups=lambda core: core.consumer_groups,
     record_types=(3, 4, 5, 6, 7, 8, 16),
     replay=replay_consumer_group,
     loaded=fencing.loaded,
     timer_elapsed=fencing.timer_elapsed,
-    list_groups=consumer_admin.list_groups,
     answers={
         JoinGroupRequest: classic_members.join,
         SyncGroupRequest: classic_members.sync,
@@ -69,21 +69,21 @@ CONSUMER = GroupKind(
     tombstones=consumer_records.group_tombstones,
 )
 SHARE = GroupKind(
+    name="share",
     groups=lambda core: core.share_groups,
     record_types=(10, 11, 12, 13, 14, 15),
     replay=replay_share_group,
     loaded=share_members.loaded,
     timer_elapsed=share_members.timer_elapsed,
-    list_groups=share_admin.list_groups,
     answers={JoinGroupRequest: share_admin.refuse_classic, DeleteGroup: share_states.delete},
 )
 STREAMS = GroupKind(
+    name="streams",
     groups=lambda core: core.streams_groups,
     record_types=(17, 19, 20, 21, 22, 23),
     replay=replay_streams_group,
     loaded=streams_members.loaded,
     timer_elapsed=streams_members.timer_elapsed,
-    list_groups=streams_admin.list_groups,
     answers={
         JoinGroupRequest: streams_admin.join_classic,
         OffsetDeleteRequest: offsets.delete_unsubscribed,

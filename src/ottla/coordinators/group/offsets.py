@@ -11,12 +11,13 @@ from ottla.common.ids import ZERO_UUID, Uuid
 from ottla.coordinators.events import Call, Effects, Moment, RecordBytes, Reply, log_line
 from ottla.coordinators.group.core import Core
 from ottla.coordinators.group.errors import commit_response
-from ottla.coordinators.group.events import FetchOffsets, TopicsDeleted
+from ottla.coordinators.group.events import DeleteGroup, FetchOffsets, TopicsDeleted
 from ottla.coordinators.group.follow_ups import AnswerCall
 from ottla.coordinators.group.membership import Committer, check_fetch, check_member
 from ottla.coordinators.group.offset_store import Committed
 from ottla.coordinators.group.records import offset_record, offset_tombstone
 from ottla.coordinators.group.states import State
+from ottla.protocol.messages.delete_groups import DeletableGroupResult
 from ottla.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -187,11 +188,18 @@ def _has_offset(core: Core, group_id: str, topic: str, partition: int) -> bool:
     return offsets.get(group_id, topic, partition) is not None or offsets.is_pending(group_id, topic, partition)
 
 
-def some_tombstones(core: Core, group_id: str) -> list[RecordBytes]:
-    """Tombstones for committed and pending offsets of a group, at most `MOST_TOMBSTONES`."""
+def delete_group(core: Core, call: Call[DeleteGroup], tombstones: list[RecordBytes]) -> Effects:
+    """Delete a group with its committed and pending offsets, or some of them; `tombstones` delete the group."""
+    group_id = call.request.group_id
     partitions = ((topic, index) for topic, rows in core.offsets.of_group(group_id).items() for index in rows)
     some = dict.fromkeys(islice(chain(partitions, core.offsets.pending_of(group_id)), MOST_TOMBSTONES))
-    return [offset_tombstone(group_id, topic, index) for topic, index in sorted(some)]
+    records = [offset_tombstone(group_id, topic, index) for topic, index in sorted(some)]
+    if len(records) == MOST_TOMBSTONES:
+        return core.reply_after_append(call, records, None)
+    text = "The following groups were deleted: %s. The last %d of its offsets were removed."
+    line = log_line(text, group_id, len(records))
+    result = DeletableGroupResult(group_id=group_id)
+    return [line, *core.reply_after_append(call, [*records, *tombstones], result)]
 
 
 def topics_deleted(core: Core, call: Call[TopicsDeleted], event: TopicsDeleted, _now: Moment) -> Effects:

@@ -16,9 +16,7 @@ from ottla.coordinators.group.events import DeleteGroup, DescribeConsumerGroup
 from ottla.coordinators.group.modern import Topics
 from ottla.coordinators.group.modern.requests import delete_group
 from ottla.protocol.messages.consumer_group_describe import Assignment, DescribedGroup, Member, TopicPartitions
-from ottla.protocol.messages.list_groups import ListedGroup
 
-GROUP_TYPE = "consumer"
 STATES = ("Assigning", "Reconciling")
 CLASSIC_MEMBER, CONSUMER_MEMBER = 0, 1
 
@@ -67,14 +65,6 @@ def _assignment(topics: Topics, assigned: Mapping[Uuid, Iterable[int]]) -> Assig
         if topic_id in topics.by_id
     ]
     return Assignment(topic_partitions=rows)
-
-
-def list_groups(core: Core) -> list[ListedGroup]:
-    """The groups in the form of ListGroups."""
-    return [
-        ListedGroup(group_id=group_id, protocol_type="consumer", group_state=group.state_name, group_type=GROUP_TYPE)
-        for group_id, group in core.consumer_groups.items()
-    ]
 
 
 def delete(core: Core, call: Call[DeleteGroup], _request: DeleteGroup, group: ConsumerGroup, _now: Moment) -> Effects:

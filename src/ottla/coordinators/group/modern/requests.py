@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from ottla.common.errors import ErrorCode, KafkaError
-from ottla.coordinators.events import Call, Effects, Moment, RecordBytes, Reply, log_line
+from ottla.coordinators.events import Call, Effects, Moment, RecordBytes, Reply
+from ottla.coordinators.group import offsets
 from ottla.coordinators.group.core import Core
 from ottla.coordinators.group.events import DeleteGroup
 from ottla.coordinators.group.modern.epochs import JOIN_EPOCH
 from ottla.coordinators.group.modern.settings import group_setting
 from ottla.coordinators.group.modern.state import ModernGroup
-from ottla.coordinators.group.offsets import MOST_TOMBSTONES, some_tombstones
 from ottla.coordinators.group.timer_keys import Kind
 from ottla.protocol.messages.delete_groups import DeletableGroupResult
 
@@ -110,13 +110,6 @@ def delete_group(
     core: Core, call: Call[DeleteGroup], group: ModernGroup[Any], tombstones: list[RecordBytes]
 ) -> Effects:
     """Delete a group that has no members, with its offsets; `tombstones` delete the group."""
-    result = DeletableGroupResult(group_id=group.group_id)
     if not group.is_empty:
-        result.error_code = ErrorCode.NON_EMPTY_GROUP
-        return [Reply(call, result)]
-    records = some_tombstones(core, group.group_id)
-    if len(records) == MOST_TOMBSTONES:
-        return core.reply_after_append(call, records, None)
-    text = "The following groups were deleted: %s. The last %d of its offsets were removed."
-    line = log_line(text, group.group_id, len(records))
-    return [line, *core.reply_after_append(call, [*records, *tombstones], result)]
+        return [Reply(call, DeletableGroupResult(group_id=group.group_id, error_code=ErrorCode.NON_EMPTY_GROUP))]
+    return offsets.delete_group(core, call, tombstones)

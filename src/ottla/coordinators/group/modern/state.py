@@ -70,6 +70,11 @@ class ModernGroup(Generic[M]):
         return self.state.epoch
 
     @property
+    def state_name(self) -> str:
+        """Kafka's name of the state. O(members)."""
+        raise NotImplementedError
+
+    @property
     def is_empty(self) -> bool:
         """Whether it has no members."""
         return not self.members

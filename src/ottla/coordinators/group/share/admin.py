@@ -10,10 +10,8 @@ from ottla.coordinators.group.share.events import DescribeShareGroup
 from ottla.coordinators.group.share.group import ShareGroup, ShareMember
 from ottla.coordinators.group.share.heartbeat import existing_group
 from ottla.protocol.messages.join_group import JoinGroupRequest
-from ottla.protocol.messages.list_groups import ListedGroup
 from ottla.protocol.messages.share_group_describe import Assignment, DescribedGroup, Member, TopicPartitions
 
-GROUP_TYPE = "share"
 ASSIGNOR = "simple"
 
 
@@ -57,11 +55,3 @@ def refuse_classic(
 ) -> Effects:
     """Refuse a member of the classic protocol."""
     return [refuse_join(call, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)]
-
-
-def list_groups(core: Core) -> list[ListedGroup]:
-    """The groups in the form of ListGroups."""
-    return [
-        ListedGroup(group_id=group_id, protocol_type=GROUP_TYPE, group_state=group.state_name, group_type=GROUP_TYPE)
-        for group_id, group in core.share_groups.items()
-    ]

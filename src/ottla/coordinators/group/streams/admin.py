@@ -20,9 +20,7 @@ from ottla.coordinators.group.streams.topics import ConfiguredSubtopology, Inter
 from ottla.protocol import streams_group_records as s
 from ottla.protocol.messages import streams_group_describe as d
 from ottla.protocol.messages.join_group import JoinGroupRequest
-from ottla.protocol.messages.list_groups import ListedGroup
 
-GROUP_TYPE = "streams"
 STATES = ("NotReady",)
 
 
@@ -117,14 +115,6 @@ def _assignment(*roles: Mapping[str, Iterable[int]]) -> d.Assignment:
         [d.TaskIds(subtopology_id=name, partitions=sorted(tasks[name])) for name in sorted(tasks)] for tasks in roles
     )
     return d.Assignment(active_tasks=active, standby_tasks=standby, warmup_tasks=warmup)
-
-
-def list_groups(core: Core) -> list[ListedGroup]:
-    """The groups in the form of ListGroups."""
-    return [
-        ListedGroup(group_id=group_id, protocol_type=GROUP_TYPE, group_state=group.state_name, group_type=GROUP_TYPE)
-        for group_id, group in core.streams_groups.items()
-    ]
 
 
 def delete(core: Core, call: Call[DeleteGroup], _request: DeleteGroup, group: StreamsGroup, _now: Moment) -> Effects:
