@@ -84,12 +84,12 @@ def run(options: Options) -> None:
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise Failure(f"two files have a connector of the name {twice[0]}", exit_code=2)
-    module = _module("standalone")
+    module = _module("ottla.connect.standalone")
     given = _settings(options, settings)
     start_logging(options.log_level, options.log_format)
 
     async def main() -> None:
-        with _module("serving").stop_signals() as stop:
+        with _module("ottla.web.server").stop_signals() as stop:
             await module.run(given, connectors, stop, lambda urls: _announce(urls, names), insecure=options.insecure)
 
     _run(main)
@@ -100,14 +100,14 @@ def serve(options: Options) -> None:
 
     Workers with one group divide the connectors and their tasks, and take over the work of a lost worker.
     """
-    module = _module("distributed")
+    module = _module("ottla.connect.distributed")
     given = _settings(options, {})
     start_logging(options.log_level, options.log_format)
     if options.group is not None:
         given["group.id"] = options.group
 
     async def main() -> None:
-        with _module("serving").stop_signals() as stop:
+        with _module("ottla.web.server").stop_signals() as stop:
             await module.run(given, stop, lambda urls: _announce(urls, []), insecure=options.insecure)
 
     _run(main)
@@ -122,9 +122,9 @@ def _run(main: Any) -> None:
 
 
 def _module(name: str) -> Any:
-    """Import a module of Connect. Raises Failure without the extra."""
+    """Import a module. Raises Failure without the extra of Connect."""
     try:
-        return importlib.import_module(f"ottla.connect.{name}")
+        return importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name is not None and error.name.startswith("ottla"):
             raise
@@ -166,7 +166,7 @@ def verify(options: Options) -> int:
     output = Output(options)
     config = Api.of(options).get(path_of(options.name, "config"))
     differences = 0
-    for finding in _module("verification").verify(config, client_settings(options, "consumer")):
+    for finding in _module("ottla.connect.verification").verify(config, client_settings(options, "consumer")):
         differences += finding.is_difference
         if output.json:
             output.object({"text": finding.text, "difference": finding.is_difference})

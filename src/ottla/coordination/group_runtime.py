@@ -8,10 +8,8 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from ottla.common.clock import Clock
-from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode
 from ottla.common.ids import Uuid
-from ottla.common.request import Request
 from ottla.common.slices import Slices, result_of
 from ottla.common.timers import CallLater
 from ottla.coordination.internal_topic import InternalTopic
@@ -68,26 +66,8 @@ class GroupRuntime:
             execute=self._execute,
         )
         self.shards = CoordinatorRuntime(coordinator, topic, clock=clock, call_later=call_later, options=options)
-
-    def submit(
-        self,
-        group_id: str,
-        request: Request[R],
-        *,
-        api_version: int = 0,
-        client_id: str = "",
-        client_host: str = "",
-        may_describe: Callable[[str], bool] | None = None,
-    ) -> Completion[R]:
-        """Pass `request` to the group's shard; completes with the response and never fails."""
-        return self.shards.submit(
-            group_id,
-            request,
-            api_version=api_version,
-            client_id=client_id,
-            client_host=client_host,
-            may_describe=may_describe,
-        )
+        self.submit = self.shards.submit
+        """Passes a request to the shard of a group; completes with the response and never fails."""
 
     def list_groups(self, states: frozenset[str], types: frozenset[str]) -> Slices[tuple[ErrorCode, list[ListedGroup]]]:
         """Return (error, groups) over the shards of this node. One shard's error (it may be loading) is all shards'."""

@@ -9,7 +9,7 @@ import sys
 UNUSED = ("httpx", "rich", "trio", "ottla.log", "ottla.broker", "pyarrow", "pyspark", "psycopg", "google.protobuf")
 PROGRAM = f"""
 import sys
-import ottla.cli.connectors, ottla.connect.distributed, ottla.connect.standalone, ottla.connect.serving
+import ottla.cli.connectors, ottla.connect.distributed, ottla.connect.standalone, ottla.web.server
 import ottla.connect.connectors.file_stream, ottla.connect.worker.runtime
 print(*[name for name in {UNUSED!r} if name in sys.modules])
 """
