@@ -1,7 +1,7 @@
 """Ottla's servers as processes that are forked instead of started: without the 0.2 CPU seconds of their imports.
 
-`start(command, ...)` does what `start_really(command, ...)` does, for commands `python -m ottla.cli.main ...`. Each
-process of tests has one parent of such servers (`tests/forking_parent.py`), which has imported the broker. A forked
+`start(command, ...)` does what `start_really(command, ...)` does, for commands `python -m MODULE ...`. Each process of
+tests has one parent of such servers (`tests/forking_parent.py`), which imports the modules of a command once. A forked
 process has its own process id, memory, descriptors, working directory, arguments and streams; signals reach it alone,
 and its exit status is its own. It lacks a command line of its own in /proc, and is not a child of the tests.
 
@@ -22,7 +22,9 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from typing import IO
 
@@ -125,11 +127,12 @@ class _Parent:
                 env={**os.environ, **UNBUFFERED},
             )
 
-    def fork(self, words: list[str], streams: list[int], cwd: str) -> ForkedProcess:
+    def fork(self, words: list[str], streams: list[int], cwd: str, python_path: Sequence[str] = ()) -> ForkedProcess:
         theirs, ours = os.pipe()[::-1]
         current = {name: value for name, value in os.environ.items() if name.startswith(PASSED_ON)}
         try:
-            socket.send_fds(self._control, [pickle.dumps((words, cwd, current))], [*streams, theirs])
+            request = pickle.dumps((words, cwd, list(python_path), current | preceded(python_path)))
+            socket.send_fds(self._control, [request], [*streams, theirs])
         except BaseException:
             os.close(ours)
             raise
@@ -147,23 +150,52 @@ _lock = threading.Lock()
 _parents: list[_Parent] = []
 
 
-def start_really(command: list[str], stdout: IO[bytes], stderr: IO[bytes], cwd: Path) -> Process:
-    """Start `command` with unbuffered standard output and no input."""
-    environment = {**os.environ, **UNBUFFERED}
+def preceded(python_path: Sequence[str]) -> dict[str, str]:
+    """Return the variable $PYTHONPATH with these directories before its own; nothing without any."""
+    own = os.environ.get("PYTHONPATH")
+    return {"PYTHONPATH": os.pathsep.join([*python_path, *filter(None, [own])])} if python_path else {}
+
+
+def start_really(
+    command: list[str], stdout: IO[bytes], stderr: IO[bytes], cwd: Path, python_path: Sequence[str] = ()
+) -> Process:
+    """Start `command` with unbuffered standard output and no input. `python_path` precedes $PYTHONPATH."""
+    environment = {**os.environ, **UNBUFFERED, **preceded(python_path)}
     return subprocess.Popen(command, stdout=stdout, stderr=stderr, stdin=subprocess.DEVNULL, env=environment, cwd=cwd)
 
 
-def start(command: list[str], stdout: IO[bytes], stderr: IO[bytes], cwd: Path) -> Process:
+def start(
+    command: list[str], stdout: IO[bytes], stderr: IO[bytes], cwd: Path, python_path: Sequence[str] = ()
+) -> Process:
     """Do the same by a fork if the process would inherit the same, otherwise start it really."""
-    is_ottla = command[:3] == [sys.executable, "-m", "ottla.cli.main"]
-    if not is_ottla or OF_EACH_TEST not in os.environ or inherited() != BEGIN:
-        return start_really(command, stdout, stderr, cwd)
+    is_module = command[:2] == [sys.executable, "-m"]
+    if not is_module or OF_EACH_TEST not in os.environ or inherited() != BEGIN:
+        return start_really(command, stdout, stderr, cwd, python_path)
     with _lock:
         if not _parents:
             _parents.append(_Parent())
             atexit.register(_parents[0].close)
     (parent,) = _parents
     if parent.owner != os.getpid():
-        return start_really(command, stdout, stderr, cwd)
+        return start_really(command, stdout, stderr, cwd, python_path)
     with Path(os.devnull).open("rb") as nothing:
-        return parent.fork(command[2:], [nothing.fileno(), stdout.fileno(), stderr.fileno()], str(cwd))
+        streams = [nothing.fileno(), stdout.fileno(), stderr.fileno()]
+        return parent.fork(command[2:], streams, str(cwd), python_path)
+
+
+def run(
+    words: Sequence[str], directory: Path, timeout_s: float, python_path: Sequence[str] = ()
+) -> subprocess.CompletedProcess[str]:
+    """Run `python -m WORDS` in a directory, by a fork if that is the same. Raises subprocess.TimeoutExpired."""
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as errors:
+        process = start([sys.executable, "-m", *words], out, errors, directory, python_path)
+        try:
+            code = process.wait(timeout_s)
+        except BaseException:
+            process.kill()
+            raise
+        texts = []
+        for each in (out, errors):
+            each.seek(0)
+            texts.append(each.read().decode())
+        return subprocess.CompletedProcess(list(words), code, *texts)

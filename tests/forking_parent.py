@@ -2,14 +2,18 @@
 
     python tests/forking_parent.py FD
 
-FD is a socket that keeps the bounds of messages. A request is a pickled `(words, directory, changed environment)` with
-four descriptors: standard input, output and error of the new process, and a pipe. The parent writes the process id into
-the pipe, and the exit status when the process has ended. The process has nothing else of the parent but the imported
-modules: it runs `python -m WORDS` in its own directory, and ends as an interpreter ends.
+FD is a socket that keeps the bounds of messages. A request is a pickled `(words, directory, python path, changed
+environment)` with four descriptors: standard input, output and error of the new process, and a pipe. The parent writes
+the process id into the pipe, and the exit status when the process has ended. The process has nothing else of the parent
+but the imported modules: it runs `python -m WORDS` in its own directory, and ends as an interpreter ends.
+
+The parent imports the modules of a command at the first request for it: most parents start brokers alone. It also does
+what each broker would do at its first requests: import their handlers, and compile the constructors of messages.
 """
 
 from __future__ import annotations
 
+import gc
 import importlib
 import os
 import pickle
@@ -20,14 +24,32 @@ import socket
 import sys
 from pathlib import Path
 
-PRELOADED = ("ottla.launch.serve", "ottla.broker.server", "ottla.testing.ports", "uvloop")
-"""Nothing of these starts a thread. Not the module of a command itself, which runs as `__main__`."""
-PASSED_ON = ("PYTEST_CURRENT_TEST", "SPARK_", "PYSPARK_", "JAVA_HOME")
-"""The beginnings of variables that pytest and Spark change meanwhile. No module of Ottla reads them at its import, so
+COMMAND = "ottla.cli.main"
+SHELL = (
+    "ottla.cli.root", "uvloop",
+    "ottla.clients.admin.blocking", "ottla.clients.consumer.blocking", "ottla.clients.producer.producer",
+)  # fmt: skip
+WORKER = (*SHELL, "ottla.cli.connectors_run", "ottla.connect.serving", "ottla.connect.converters")
+PRELOADED: dict[tuple[str, ...], tuple[str, ...]] = {
+    (COMMAND, "registry", "serve"): (*SHELL, "ottla.cli.registry", "ottla.launch.registry", "httpcore"),
+    (COMMAND, "connect", "serve"): (*WORKER, "ottla.connect.distributed"),
+    (COMMAND, "connect", "run"): (*WORKER, "ottla.connect.standalone"),
+    # The last ones are what a broker imports when it has an address, a topic and a group.
+    (COMMAND,): (
+        "ottla.launch.serve", "ottla.broker.server", "ottla.testing.ports", "uvloop",
+        "ottla.cluster.node.late", "ottla.controller.late", "ottla.coordination.late", "ottla.log.cleaner",
+    ),
+    ("tests.cli.disturbed_redrive",): (*SHELL, "ottla.cli.dlq", "ottla.cli.dlq_redrive", "ottla.tools.redrive"),
+}  # fmt: skip
+"""The modules by the first words of a command.
+
+Nothing of these starts a thread. Not the module of a command itself, which runs as `__main__`."""
+PASSED_ON = ("PYTEST_CURRENT_TEST", "SPARK_", "PYSPARK_", "JAVA_HOME", "COLUMNS", "XDG_CONFIG_HOME")
+"""The beginnings of variables that tests and Spark change meanwhile. No module of Ottla reads them at its import, so
 that a forked process just gets their present values."""
 ANSWER_BYTES = 4
 LONGEST_REQUEST = 1 << 20
-Request = tuple[list[str], str, dict[str, str]]
+Request = tuple[list[str], str, list[str], dict[str, str]]
 
 
 def serve(control: socket.socket) -> Request:
@@ -50,6 +72,7 @@ def serve(control: socket.socket) -> Request:
                 os._exit(0)  # the tests ended
             request: Request = pickle.loads(message)
             *streams, pipe = descriptors
+            _prepare(tuple(request[0]))
             pid = os.fork()
             if not pid:
                 _become(control, streams)
@@ -60,6 +83,41 @@ def serve(control: socket.socket) -> Request:
             pipes[watched] = (pid, pipe)
             poll.register(watched, select.POLLIN)
             _answer(pipe, pid)
+
+
+_prepared: set[tuple[str, ...]] = set()
+
+
+def _prepare(words: tuple[str, ...]) -> None:
+    """Import the modules of a command, once."""
+    command = next((words[:n] for n in (3, 1) if words[:n] in PRELOADED), None)
+    if command is None or command in _prepared:
+        return
+    _prepared.add(command)
+    for name in PRELOADED[command]:
+        module = importlib.import_module(name)
+        if name.endswith(".late"):
+            for each in module.__all__:
+                getattr(module, each)
+    if command == (COMMAND,):
+        _prepare_requests()
+    assert len(os.listdir("/proc/self/task")) == 1, "a process with threads cannot be forked"
+    # The collector would write to all objects, and with that copy their memory into the new processes.
+    gc.freeze()
+
+
+def _prepare_requests() -> None:
+    from ottla.broker.served import HANDLERS
+    from ottla.protocol.compiler import build_init
+    from ottla.protocol.message import Struct
+
+    for name in HANDLERS.values():
+        importlib.import_module(f"ottla.broker.handlers.{name}")
+    known: list[type[Struct]] = [Struct]
+    for each in known:
+        known += each.__subclasses__()
+        if "__init__" not in vars(each) and "FIELDS" in vars(each):
+            each.__init__ = build_init(each)  # type: ignore[method-assign]
 
 
 def _answer(pipe: int, number: int) -> None:
@@ -87,15 +145,12 @@ def main() -> None:
     """Serve until the other end of the socket is closed; in a new process, run its module."""
     control = socket.socket(fileno=int(sys.argv[1]))
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the tests, which close the socket
-    for name in PRELOADED:
-        importlib.import_module(name)
-    assert len(os.listdir("/proc/self/task")) == 1, "a process with threads cannot be forked"
-    (module, *words), directory, environment = serve(control)
+    (module, *words), directory, python_path, environment = serve(control)
     for name in [each for each in os.environ if each.startswith(PASSED_ON)]:
         del os.environ[name]
     os.environ.update(environment)
     os.chdir(directory)
-    sys.path[0] = str(Path.cwd())
+    sys.path[:1] = [str(Path.cwd()), *python_path]
     sys.argv[:] = [module, *words]
     runpy.run_module(module, run_name="__main__", alter_sys=True)
 

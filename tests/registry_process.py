@@ -1,4 +1,4 @@
-"""A node of the schema registry as a real process: started as a person starts it, killed or paused without mercy.
+"""A node of the schema registry as a process of its own (forked: see tests/forked.py), killed or paused without mercy.
 
 Every wait has a deadline; the process's standard error is kept in `log_path`.
 """
@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import Self
 
 from ottla.testing.ports import ReservedPort
+from tests import forked
 
 START_TIMEOUT_S = 40.0
 STOP_TIMEOUT_S = 30.0
@@ -33,7 +34,7 @@ class RegistryProcess:
         self._bootstrap = bootstrap
         self._words = words or []
         self._settings = {name.replace("_", "."): value for name, value in settings.items()}
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: forked.Process | None = None
         self.url = f"http://127.0.0.1:{self._reserved.number}"
 
     def command(self) -> list[str]:
@@ -47,7 +48,7 @@ class RegistryProcess:
     def launch(self) -> None:
         """Start the process, and return at once."""
         with self._stdout_path.open("wb") as out, self.log_path.open("ab") as log:
-            self._process = subprocess.Popen(self.command(), stdout=out, stderr=log, stdin=subprocess.DEVNULL)
+            self._process = forked.start(self.command(), out, log, Path.cwd())
 
     def start(self) -> None:
         """Start the process, and wait until it serves."""

@@ -18,7 +18,7 @@ def main() -> int:
     status = Path("/proc/self/status").read_text().splitlines()
     report = {
         "arguments": sys.argv,
-        "path": sys.path[0],
+        "path": sys.path,
         "directory": str(Path.cwd()),
         "environment": dict(os.environ),
         "descriptors": sorted(name for name in os.listdir("/proc/self/fd") if int(name) <= 2),

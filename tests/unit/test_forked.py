@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -21,15 +21,9 @@ PROGRAM = "tests.unit.process_report"
 Start = Callable[..., forked.Process]
 
 
-def really(words: list[str], stdout: int, stderr: int, directory: Path) -> forked.Process:
-    return subprocess.Popen(
-        [sys.executable, "-m", *words],
-        stdout=stdout,
-        stderr=stderr,
-        stdin=subprocess.DEVNULL,
-        cwd=directory,
-        env={**os.environ, **forked.UNBUFFERED},
-    )
+def really(words: list[str], stdout: int, stderr: int, directory: Path, path: Sequence[str] = ()) -> forked.Process:
+    with os.fdopen(stdout, "wb", closefd=False) as out, os.fdopen(stderr, "wb", closefd=False) as errors:
+        return forked.start_really([sys.executable, "-m", *words], out, errors, directory, path)
 
 
 @pytest.fixture(autouse=True)
@@ -49,9 +43,9 @@ def parent(_importable: None) -> Iterator[forked._Parent]:
 
 @pytest.fixture
 def start(parent: forked._Parent) -> Start:
-    def start(words: list[str], stdout: int, stderr: int, directory: Path) -> forked.Process:
+    def start(words: list[str], stdout: int, stderr: int, directory: Path, path: Sequence[str] = ()) -> forked.Process:
         with Path(os.devnull).open("rb") as nothing:
-            return parent.fork(words, [nothing.fileno(), stdout, stderr], str(directory))
+            return parent.fork(words, [nothing.fileno(), stdout, stderr], str(directory), path)
 
     return start
 
@@ -59,11 +53,11 @@ def start(parent: forked._Parent) -> Start:
 class Run:
     """One run of the program, with its output in files."""
 
-    def __init__(self, start: Start, directory: Path, *words: str) -> None:
+    def __init__(self, start: Start, directory: Path, *words: str, path: Sequence[str] = ()) -> None:
         directory.mkdir()
         self._out, self._errors = directory / "out", directory / "errors"
         with self._out.open("wb") as out, self._errors.open("wb") as errors:
-            self.process = start([PROGRAM, *words], out.fileno(), errors.fileno(), directory.parent)
+            self.process = start([PROGRAM, *words], out.fileno(), errors.fileno(), directory.parent, path)
 
     def report(self) -> dict[str, object]:
         deadline = time.monotonic() + 60
@@ -76,8 +70,9 @@ class Run:
         return self._errors.read_text()
 
 
-def test_forked_process_inherits_what_a_started_one_inherits(start: Start, tmp_path: Path) -> None:
-    runs = [Run(each, tmp_path / str(n), "0", "b c") for n, each in enumerate((really, start))]
+@pytest.mark.parametrize("path", [(), ("/one", "/two")])
+def test_forked_process_inherits_what_a_started_one_inherits(start: Start, tmp_path: Path, path: Sequence[str]) -> None:
+    runs = [Run(each, tmp_path / str(n), "0", "b c", path=path) for n, each in enumerate((really, start))]
     assert [run.process.wait(60) for run in runs] == [0, 0]
     started, forked_one = (run.report() for run in runs)
     assert forked_one == started

@@ -1,4 +1,4 @@
-"""Distributed workers as real processes: started as a person starts them, killed or paused without mercy.
+"""Distributed workers as processes of their own (forked: see tests/forked.py), killed or paused without mercy.
 
 Every wait has a deadline; the standard error of a process is kept in its log.
 """
@@ -19,6 +19,7 @@ from typing import Any, Self
 from ottla.clients import Consumer
 from ottla.clients.errors import UnknownTopicOrPartition
 from ottla.testing.ports import ReservedPort
+from tests import forked
 from tests.peers.stock_connect import RestError, request, worker_settings
 
 START_TIMEOUT_S = 60.0
@@ -43,7 +44,7 @@ class WorkerProcess:
         self.url = f"http://127.0.0.1:{self._port.number}"
         more = {name.replace("_", "."): value for name, value in settings.items()}
         self._settings = worker_settings(bootstrap, group_id, topics) | QUICK | more
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: forked.Process | None = None
 
     @property
     def worker_id(self) -> str:
@@ -56,7 +57,7 @@ class WorkerProcess:
         for name, value in self._settings.items():
             command += ["-X", f"{name}={value}"]
         with self._stdout_path.open("wb") as out, self.log_path.open("ab") as log:
-            self._process = subprocess.Popen(command, stdout=out, stderr=log, stdin=subprocess.DEVNULL)
+            self._process = forked.start(command, out, log, Path.cwd())
 
     def start(self) -> None:
         """Start the process, and wait until it has an assignment."""

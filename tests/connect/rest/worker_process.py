@@ -1,8 +1,7 @@
-"""Connect workers as real processes: `ottla connect run` and `serve`, waited for by their first line."""
+"""Connect workers as processes of their own: `ottla connect run` and `serve`, waited for by their first line."""
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
@@ -12,6 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from tests import forked
 from tests.connect.rest.script import Answer, request
 
 START_S = 60.0
@@ -28,20 +28,16 @@ class WorkerProcess:
         directory.mkdir(parents=True, exist_ok=True)
         self.directory = directory
         self.words = words
-        given = os.environ.get("PYTHONPATH", "")
-        self._python_path = os.pathsep.join([str(ROOT), *map(str, python_path), *([given] if given else [])])
+        self._python_path = [str(ROOT), *map(str, python_path)]
         self.host, self.port = "", 0
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: forked.Process | None = None
 
     def start(self) -> None:
         """Start, and wait until it serves. Raises AssertionError with the log."""
         out, log = self.directory / "stdout.log", self.directory / "stderr.log"
         command = [sys.executable, "-m", "ottla.cli.main", "connect", *self.words]
         with out.open("wb") as stdout, log.open("ab") as stderr:
-            self._process = subprocess.Popen(
-                command, stdout=stdout, stderr=stderr, stdin=subprocess.DEVNULL, cwd=self.directory,
-                env={**os.environ, "PYTHONUNBUFFERED": "1", "PYTHONPATH": self._python_path},
-            )  # fmt: skip
+            self._process = forked.start(command, stdout, stderr, self.directory, self._python_path)
         deadline = time.monotonic() + START_S
         while not out.read_text().startswith(ANNOUNCEMENT) or "\n" not in out.read_text():
             assert self._process.poll() is None, log.read_text()[-4000:]

@@ -24,6 +24,7 @@ from ottla.clients.admin import Acl, AclOperation, AclResource
 from ottla.testing import Ottla
 from ottla.testing.ports import ReservedPort
 from ottla.tools.secured_files import AUTHORITY, AUTHORIZER, KEY_STORE, LOCAL_HOSTS, SecuredFiles
+from tests import forked
 
 GROUP = "etl"
 WAIT_S = 60.0
@@ -110,16 +111,19 @@ class SecuredWorker:
         self._config = directory / "worker.properties"
         self._config.touch(0o600)
         self._config.write_text("".join(f"{name}={value}\n" for name, value in given.items()))
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: forked.Process | None = None
 
     def launch(self, environment: Mapping[str, str] | None = None) -> None:
-        """Start the process, and return at once."""
+        """Start the process, and return at once. Without variables of its own, it is forked."""
         command = [sys.executable, "-m", "ottla.cli.main", "connect", *self._words, "--config", str(self._config)]
         with self._path("stdout").open("wb") as out, self._path("stderr").open("ab") as log:
-            self._process = subprocess.Popen(
-                [*command, "--log-level", "debug"], stdout=out, stderr=log, stdin=subprocess.DEVNULL,
-                env=os.environ | (environment or {}),
-            )  # fmt: skip
+            command += ["--log-level", "debug"]
+            if environment is None:
+                self._process = forked.start(command, out, log, Path.cwd())
+            else:
+                self._process = subprocess.Popen(
+                    command, stdout=out, stderr=log, stdin=subprocess.DEVNULL, env=os.environ | environment
+                )
 
     def wait_until_ready(self) -> None:
         """Wait until the worker has announced its address."""
