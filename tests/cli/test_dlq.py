@@ -5,8 +5,6 @@ from __future__ import annotations
 import random
 import signal
 import subprocess
-import sys
-import textwrap
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -15,6 +13,7 @@ import pytest
 from ottla.clients import Admin, Consumer, Producer, TopicPartition
 from ottla.clients.admin import Acl, AclOperation, AclPermission, AclResource, AclResourceType
 from ottla.config.authorization import STANDARD
+from tests import forked
 from tests.clients.support import unique
 from tests.conftest import RunningBroker
 from tests.ottla_process import ForkedOttla, OttlaProcess
@@ -25,6 +24,7 @@ from .test_frame import on_a_terminal
 
 COUNT = "ottla.redrive.count"
 END_S = 60
+ROOT = Path(__file__).parents[2]
 
 
 def from_topic(headers, topic: str):
@@ -240,58 +240,26 @@ def test_group_of_another_program_is_refused(ottla: Run, ours: Admin, dead: str,
 
 # -- killed redrives --------------------------------------------------------------------------------------------
 
-# Runs the command and kills the process before or after one of the producer's calls; a transaction has three letters.
-KILLED = textwrap.dedent(
-    """
-    import os, signal, sys
-    from ottla.clients import Producer
-    from ottla.cli.main import main
-    from ottla.tools import redrive
-
-    redrive.LETTERS = 3
-    left = int(sys.argv[1])
-
-    def step():
-        global left
-        left -= 1
-        if left < 0:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    def counted(name):
-        call = getattr(Producer, name)
-        def wrapped(self, *arguments, **options):
-            step()
-            result = call(self, *arguments, **options)
-            step()
-            return result
-        setattr(Producer, name, wrapped)
-
-    for name in ("init_transactions", "begin_transaction", "send", "send_offsets_to_transaction"):
-        counted(name)
-    ends = Producer._end_transaction
-    async def end(self, *arguments):
-        step()
-        await ends(self, *arguments)
-        step()
-    Producer._end_transaction = end
-    sys.exit(main(sys.argv[2:]))
-    """
-)
+Disturb = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
 @pytest.fixture
-def killed(tmp_path: Path, broker: RunningBroker) -> Callable[..., int]:
+def disturbed(tmp_path: Path, broker: RunningBroker) -> Disturb:
+    """Run `ottla`, which is disturbed after some steps."""
+
+    def run(steps: int, act: str, *words: str) -> subprocess.CompletedProcess[str]:
+        command = ["tests.cli.disturbed_redrive", str(steps), act, *words, "-b", broker.bootstrap]
+        return forked.run(command, tmp_path, 2 * END_S, [str(ROOT)])
+
+    return run
+
+
+@pytest.fixture
+def killed(disturbed: Disturb) -> Callable[..., int]:
     """Run `ottla` and kill it after some steps; returns the exit code."""
-    program = tmp_path / "killed.py"
-    program.write_text(KILLED)
 
     def run(steps: int, *words: str) -> int:
-        done = subprocess.run(
-            [sys.executable, str(program), str(steps), *words, "-b", broker.bootstrap],
-            capture_output=True,
-            timeout=END_S,
-            check=False,
-        )
+        done = disturbed(steps, "kill", *words)
         assert done.returncode in (0, -signal.SIGKILL), done.stderr
         return done.returncode
 
@@ -332,35 +300,6 @@ def test_kill_at_each_step_of_a_transaction(
 
 
 # -- interrupted redrives, and two at the same time --------------------------------------------------------------
-
-# Acts before or after one of the producer's calls: Ctrl-C, or another redrive from its begin to its end.
-DISTURBANCE = """\
-    if left == -1 and act == "interrupt":
-        os.kill(os.getpid(), signal.SIGINT)
-    elif left == -1:
-        other = [sys.executable, "-m", "ottla", *words]
-        subprocess.run(other, check=True, timeout=60, stdout=subprocess.DEVNULL)"""
-DISTURBED = (
-    KILLED.replace("left = int(sys.argv[1])", "left, act, words = int(sys.argv[1]), sys.argv[2], sys.argv[3:]")
-    .replace("    if left < 0:\n        os.kill(os.getpid(), signal.SIGKILL)", DISTURBANCE)
-    .replace("import os, signal, sys", "import os, signal, subprocess, sys")
-    .replace("sys.exit(main(sys.argv[2:]))", "sys.exit(main(words))")
-)
-Disturb = Callable[..., "subprocess.CompletedProcess[str]"]
-
-
-@pytest.fixture
-def disturbed(tmp_path: Path, broker: RunningBroker) -> Disturb:
-    """Run `ottla`, which is disturbed after some steps."""
-    assert DISTURBANCE in DISTURBED
-    program = tmp_path / "disturbed.py"
-    program.write_text(DISTURBED)
-
-    def run(steps: int, act: str, *words: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, str(program), str(steps), act, *words, "-b", broker.bootstrap]
-        return subprocess.run(command, capture_output=True, timeout=2 * END_S, check=False, text=True)
-
-    return run
 
 
 @pytest.mark.parametrize("steps", [0, 3, 5, 9, 12, 13, 20])
