@@ -19,7 +19,8 @@ from ottla import clients
 from tests.peers.cache import in_ci
 
 ROOT = Path(__file__).parents[2]
-pytestmark = pytest.mark.timeout(600)  # one build takes seconds of CPU time
+# One build takes ten seconds of CPU time: one worker of pytest-xdist gets all tests.
+pytestmark = [pytest.mark.timeout(600), pytest.mark.xdist_group("site")]
 
 
 @pytest.fixture(scope="module")
