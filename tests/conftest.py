@@ -49,8 +49,7 @@ TEST_PROPERTIES = {
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": 500,
     # Tests wait for the end of locks of share groups.
     "group.share.min.record.lock.duration.ms": 1000,
-}
-SHARE_PROPERTIES = {
+    # A member gets its partitions with the answer to a heartbeat.
     "group.share.min.heartbeat.interval.ms": 300,
     "group.share.heartbeat.interval.ms": 300,
 }
@@ -106,7 +105,7 @@ class _Kafka:
         from .peers.kafka import StockKafka
 
         running = os.environ.get("OTTLA_TEST_KAFKA")
-        self._stock = None if running else StockKafka(directory, overrides=TEST_PROPERTIES | SHARE_PROPERTIES)
+        self._stock = None if running else StockKafka(directory, overrides=TEST_PROPERTIES)
         if self._stock is not None:
             self._stock.start()
         self.bootstrap = running or self._stock.bootstrap  # type: ignore[union-attr]
