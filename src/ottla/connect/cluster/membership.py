@@ -80,16 +80,13 @@ class GroupMembership:
 
     @property
     def worker_id(self) -> str:
-        """See `Membership`."""
         return urlsplit(self._member.url).netloc
 
     @property
     def assignment(self) -> Assignment | None:
-        """See `Membership`."""
         return self._member.assignment
 
     def check_leader(self) -> None:
-        """See `Membership`."""
         assignment = self._member.assignment
         if assignment is None:
             raise NotLeaderError(_NOT_LEADER, None)
@@ -100,14 +97,12 @@ class GroupMembership:
             raise RebalanceNeededError("This worker leads, and does not have the right to write configurations yet")
 
     def owner_url(self, work: str | TaskId) -> str | None:
-        """See `Membership`."""
         for url, owned in self._member.owners.items():
             if work in owned.tasks if isinstance(work, TaskId) else work in owned.connectors:
                 return url
         return None
 
     def rejoin(self, reason: str) -> None:
-        """See `Membership`."""
         self._member.rejoin(reason)
 
     async def ask_leader(self, method: str, path: str, body: object = None) -> None:
@@ -132,7 +127,6 @@ class GroupMembership:
             raise kind(f"{method} {path}: the leader answered {answer.status}: {_message(answer.body)}")
 
     def check_signature(self, body: bytes, headers: Mapping[str, str]) -> None:
-        """See `Membership`."""
         if self._settings.keys.signs:
             signature.check(body, headers, self._store.session_key, self._settings.keys.accepted)
 

@@ -108,7 +108,6 @@ class KafkaStore:
     # -- reading ------------------------------------------------------------------------------------------------
 
     async def refresh(self) -> None:
-        """See `Store`."""
         await self._config_log.read_to_end(_FLUSH_S)
 
     async def refresh_statuses(self) -> None:
@@ -116,57 +115,44 @@ class KafkaStore:
         await self._status_log.read_to_end(_FLUSH_S)
 
     def connectors(self) -> Sequence[str]:
-        """See `Store`."""
         return self._configs.connectors()
 
     def config(self, name: str) -> Config | None:
-        """See `Store`."""
         return self._configs.config(name)
 
     def target(self, name: str) -> TargetState:
-        """See `Store`."""
         return self._configs.target(name)
 
     def task_configs(self, name: str) -> Sequence[Config]:
-        """See `Store`."""
         return self._configs.task_configs(name)
 
     def applied_config(self, name: str) -> Config | None:
-        """See `Store`."""
         return self._configs.applied_config(name)
 
     def is_inconsistent(self, name: str) -> bool:
-        """See `Store`."""
         return self._configs.is_inconsistent(name)
 
     def task_generation(self, name: str) -> int:
-        """See `Store`."""
         return self._configs.task_generation(name)
 
     def task_count(self, name: str) -> int | None:
-        """See `Store`."""
         return self._configs.task_count(name)
 
     def needs_fencing(self, name: str) -> bool:
-        """See `Store`."""
         return self._configs.needs_fencing(name)
 
     def status(self, name: str) -> Status | None:
-        """See `Store`."""
         return self._statuses.status(name)
 
     def task_status(self, task: TaskId) -> Status | None:
-        """See `Store`."""
         return self._statuses.task_status(task)
 
     def topics(self, name: str) -> Sequence[str]:
-        """See `Store`."""
         return sorted(self._statuses.topics(name))
 
     # -- the leader's writes ------------------------------------------------------------------------------------
 
     async def put_config(self, name: str, config: Config, target: TargetState | None = None) -> None:
-        """See `Store`."""
         before = [] if target is None else [(keys.TARGET + name, values.target(target))]
         await self._write([*before, (keys.CONNECTOR + name, values.config(config))])
 
@@ -176,18 +162,15 @@ class KafkaStore:
         self._delete_statuses(name)
 
     async def put_task_configs(self, name: str, configs: Sequence[Config]) -> None:
-        """See `Store`."""
         await self.refresh()
         tasks = [(f"{keys.TASK}{name}-{number}", values.config(config)) for number, config in enumerate(configs)]
         await self._write([*tasks, (keys.COMMIT + name, values.commit(len(configs)))])
 
     async def put_restart(self, name: str, *, only_failed: bool, include_tasks: bool) -> None:
-        """See `Store`."""
         value = values.restart(only_failed=only_failed, include_tasks=include_tasks)
         await self._write([(keys.RESTART + name, value)])
 
     async def put_task_count(self, name: str, count: int) -> None:
-        """See `Store`."""
         await self._write([(keys.TASK_COUNT + name, values.task_count(count))])
 
     async def put_session_key(self, key: SessionKey) -> None:
@@ -201,37 +184,31 @@ class KafkaStore:
     # -- writes of all workers ----------------------------------------------------------------------------------
 
     async def put_target(self, name: str, target: TargetState) -> None:
-        """See `Store`."""
         await self.writer.write_any([(keys.TARGET + name, values.target(target))])
         await self.refresh()
 
     async def put_logger(self, logger: str, level: str) -> None:
-        """See `Store`."""
         await self.writer.write_any([(keys.LOGGER + logger, values.logger(level))])
         await self.refresh()
 
     def put_status(self, name: str, status: Status) -> None:
-        """See `Store`."""
         if may_replace(self.status(name), status):
             self._status_writer.put(
                 keys.STATUS_CONNECTOR + name, values.status(status), lambda: is_newest(self.status(name), status)
             )
 
     def put_task_status(self, task: TaskId, status: Status) -> None:
-        """See `Store`."""
         if may_replace(self.task_status(task), status):
             self._status_writer.put(
                 f"{keys.STATUS_TASK}{task}", values.status(status), lambda: is_newest(self.task_status(task), status)
             )
 
     def put_topic(self, name: str, topic: str) -> None:
-        """See `Store`."""
         if topic not in self._statuses.topics(name):
             use = TopicUse(topic, name, 0, self._now_ms())
             self._status_writer.put(keys.topic_status(topic, name), values.topic_use(use))
 
     async def reset_topics(self, name: str) -> None:
-        """See `Store`."""
         for topic in self.topics(name):
             self._status_writer.put(keys.topic_status(topic, name), None)
         await self.flush()

@@ -27,11 +27,9 @@ class InstalledPlugins:
     """Implements `Plugins`."""
 
     def connector(self, name: str) -> PluginInfo:
-        """See `Plugins`."""
         return _connector(name)
 
     def find(self, kind: PluginKind, name: str) -> PluginInfo:
-        """See `Plugins`."""
         return _find(kind, name)
 
     def listing(self, kinds: Sequence[PluginKind]) -> Sequence[tuple[PluginKind, str, str]]:
@@ -39,7 +37,6 @@ class InstalledPlugins:
         return [(kind, name, self._version(kind, name)) for kind in kinds for name in self.names(kind)]
 
     def names(self, kind: PluginKind) -> Sequence[str]:
-        """See `Plugins`."""
         return plugins.names_of([plugins.PluginType(str(kind))])
 
     def _version(self, kind: PluginKind, name: str) -> str:

@@ -36,26 +36,21 @@ class MemoryStore:
         """Return at once: there is nothing to read."""
 
     def connectors(self) -> Sequence[str]:
-        """See `Store`."""
         return sorted(self._entries)
 
     def config(self, name: str) -> Config | None:
-        """See `Store`."""
         entry = self._entries.get(name)
         return None if entry is None else entry.config
 
     def target(self, name: str) -> TargetState:
-        """See `Store`."""
         entry = self._entries.get(name)
         return TargetState.STARTED if entry is None else entry.target
 
     def task_configs(self, name: str) -> Sequence[Config]:
-        """See `Store`."""
         entry = self._entries.get(name)
         return [] if entry is None else entry.tasks
 
     def applied_config(self, name: str) -> Config | None:
-        """See `Store`."""
         entry = self._entries.get(name)
         return None if entry is None else entry.applied
 
@@ -65,33 +60,26 @@ class MemoryStore:
         return False
 
     def task_generation(self, name: str) -> int:
-        """See `Store`."""
         entry = self._entries.get(name)
         return 0 if entry is None else entry.generation
 
     def needs_fencing(self, name: str) -> bool:
-        """See `Store`."""
         entry = self._entries.get(name)
         return entry is not None and entry.needs_fencing
 
     def status(self, name: str) -> Status | None:
-        """See `Store`."""
         return self._statuses.get(name)
 
     def task_status(self, task: TaskId) -> Status | None:
-        """See `Store`."""
         return self._task_statuses.get(task)
 
     def topics(self, name: str) -> Sequence[str]:
-        """See `Store`."""
         return sorted(self._topics.get(name, ()))
 
     def task_count(self, name: str) -> int | None:
-        """See `Store`."""
         return self._task_counts.get(name)
 
     async def put_config(self, name: str, config: Config, target: TargetState | None = None) -> None:
-        """See `Store`."""
         entry = self._entries.get(name)
         if entry is None:
             self._entries[name] = _Entry(dict(config), target or TargetState.STARTED)
@@ -101,7 +89,6 @@ class MemoryStore:
         self._tell(name)
 
     async def delete(self, name: str) -> None:
-        """See `Store`."""
         self._entries.pop(name, None)
         self._statuses.pop(name, None)
         self._topics.pop(name, None)
@@ -110,13 +97,11 @@ class MemoryStore:
         self._tell(name)
 
     async def put_target(self, name: str, target: TargetState) -> None:
-        """See `Store`."""
         if name in self._entries:
             self._entries[name].target = target
         self._tell(name)
 
     async def put_task_configs(self, name: str, configs: Sequence[Config]) -> None:
-        """See `Store`."""
         if name in self._entries:
             entry = self._entries[name]
             self._generation += 1
@@ -125,40 +110,33 @@ class MemoryStore:
         self._tell(name)
 
     async def put_restart(self, name: str, *, only_failed: bool, include_tasks: bool) -> None:
-        """See `Store`."""
         if self.listener is not None:
             self.listener.restart_requested(name, only_failed=only_failed, include_tasks=include_tasks)
 
     async def put_logger(self, logger: str, level: str) -> None:
-        """See `Store`."""
         if self.listener is not None:
             self.listener.logger_changed(logger, level)
 
     async def put_task_count(self, name: str, count: int) -> None:
-        """See `Store`."""
         if name in self._entries:
             self._task_counts[name], self._entries[name].needs_fencing = count, False
 
     def put_status(self, name: str, status: Status) -> None:
-        """See `Store`."""
         if status.state is State.DESTROYED:
             self._statuses.pop(name, None)
         else:
             self._statuses[name] = status
 
     def put_task_status(self, task: TaskId, status: Status) -> None:
-        """See `Store`."""
         if status.state is State.DESTROYED:
             self._task_statuses.pop(task, None)
         else:
             self._task_statuses[task] = status
 
     def put_topic(self, name: str, topic: str) -> None:
-        """See `Store`."""
         self._topics.setdefault(name, set()).add(topic)
 
     async def reset_topics(self, name: str) -> None:
-        """See `Store`."""
         self._topics.pop(name, None)
 
     def _tell(self, name: str) -> None:

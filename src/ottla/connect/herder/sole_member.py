@@ -26,12 +26,10 @@ class SoleMember:
 
     @property
     def worker_id(self) -> str:
-        """See `Membership`."""
         return self._worker_id
 
     @property
     def assignment(self) -> Assignment | None:
-        """See `Membership`."""
         return self._assignment
 
     async def start(self) -> None:
@@ -42,7 +40,6 @@ class SoleMember:
         """Return: this worker leads."""
 
     def owner_url(self, work: str | TaskId) -> str | None:
-        """See `Membership`."""
         del work
         return self._url
 
