@@ -435,7 +435,6 @@ class Partition:
             check_leader_epoch(self.leader_epoch, current_leader_epoch)
 
     def end_of_epoch(self, epoch: int) -> tuple[int, int]:
-        """See `partition_reading.end_of_epoch`."""
         return end_of_epoch(self.log, self.leader_epoch, epoch)
 
     def visible_end(self, isolation_level: int) -> int:
@@ -450,7 +449,6 @@ class Partition:
         return min(self.log.last_stable_offset, self.high_watermark)
 
     def look_up(self, offset: int, max_bytes: int, isolation_level: int, *, min_one_batch: bool) -> Buffer | Unread:
-        """See `partition_reading.look_up`."""
         return look_up(self.log, offset, max_bytes, self.visible_end(isolation_level), min_one_batch=min_one_batch)
 
     # -- changes -----------------------------------------------------------------------------------------------

@@ -149,15 +149,12 @@ class FollowedPartition:
         return self.last_stable_offset if isolation_level == READ_COMMITTED else self.log.log_end_offset
 
     def check_leader_epoch(self, current_leader_epoch: int) -> None:
-        """See `partition_reading.check_leader_epoch`."""
         check_leader_epoch(self.leader_epoch, current_leader_epoch)
 
     def end_of_epoch(self, epoch: int) -> tuple[int, int]:
-        """See `partition_reading.end_of_epoch`."""
         return end_of_epoch(self.log, self.leader_epoch, epoch)
 
     def look_up(self, offset: int, max_bytes: int, isolation_level: int, *, min_one_batch: bool) -> Buffer | Unread:
-        """See `partition_reading.look_up`."""
         return look_up(self.log, offset, max_bytes, self.visible_end(isolation_level), min_one_batch=min_one_batch)
 
     # -- fetching, as `ReplicaFetcher` requires -------------------------------------------------------------------
