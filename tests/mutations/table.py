@@ -135,8 +135,8 @@ RIGHTS = (
     Mutation(
         "Metadata creates no topic without the right",
         "broker/handlers/metadata.py",
-        "if name not in rights.uncreatable and _is_valid(name)",
-        "if _is_valid(name)",
+        "if name not in rights.uncreatable and is_topic_name(name)",
+        "if is_topic_name(name)",
         (f"{UNAUTHORIZED}::test_metadata_creates_topics_only_for_clients_that_may",),
     ),
     Mutation(

@@ -19,7 +19,7 @@ from ottla.cluster.lost_brokers import LostBrokers
 from ottla.cluster.node.endpoints import NodeEndpoints
 from ottla.cluster.node.membership import MemberPorts, Membership
 from ottla.cluster.node.settings import NodeSettings
-from ottla.common.ids import Uuid, uuid_to_text
+from ottla.common.system_random import random_uuid
 from ottla.config.metrics_rows import LISTENER as METRICS_LISTENER
 from ottla.controller.state import SECRET_KEY
 from ottla.coordination.coordinators import Coordinators
@@ -117,15 +117,7 @@ def _tokens(config: BrokerConfig, metadata: MetadataShell, clock: Clock) -> Dele
 def _telemetry(config: BrokerConfig, clock: Clock) -> ClientTelemetry | None:
     if not config.roles.is_broker or config.text(METRICS_LISTENER) is None:
         return None
-    return late.ClientTelemetry(clock, config.int("telemetry.max.bytes"), _client_instance_id)
-
-
-def _client_instance_id() -> Uuid:
-    while True:
-        instance_id = os.urandom(16)
-        # As in Kafka, no id looks like an option of a command.
-        if not uuid_to_text(instance_id).startswith("-"):
-            return instance_id
+    return late.ClientTelemetry(clock, config.int("telemetry.max.bytes"), random_uuid)
 
 
 def _session_id() -> int:

@@ -17,9 +17,10 @@ from ottla.common.clock import SystemClock
 from ottla.common.failure import Failure, failing_on
 from ottla.common.ids import uuid_to_text
 from ottla.common.style import Style
+from ottla.common.system_random import random_uuid
 from ottla.config import BrokerConfig
 from ottla.launch import settings as broker_settings
-from ottla.launch.storage import check_cluster_id, random_uuid, unusable
+from ottla.launch.storage import check_cluster_id, unusable
 from ottla.log.files import Files
 from ottla.log.storage import StorageError, read_meta
 from ottla.raft import Endpoint, VoterSet

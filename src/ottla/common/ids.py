@@ -43,7 +43,7 @@ class TopicPartition(NamedTuple):
         return f"{self.topic}-{self.partition}"
 
 
-def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+def by_topic(partitions: Iterable[tuple[str, int]]) -> dict[str, list[int]]:
     """Group partitions by topic."""
     topics: dict[str, list[int]] = {}
     for topic, partition in partitions:
@@ -62,6 +62,15 @@ def uuid_from_text(text: str) -> Uuid:
     if not _UUID.fullmatch(text):
         raise ValueError(f"{text!r} is not a UUID: it must be 22 characters of URL-safe base64")
     return urlsafe_b64decode(text[:22] + "==")
+
+
+def is_topic_name(name: str) -> bool:
+    """Whether `name` is a valid topic name."""
+    try:
+        validate_topic_name(name)
+    except KafkaError:
+        return False
+    return True
 
 
 def validate_topic_name(name: str) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 
+from ottla.common.ids import Uuid, uuid_to_text
+
 
 class SystemRandom:
     """The two methods of `random.SystemRandom` that the controller and the quorum use."""
@@ -13,3 +15,11 @@ class SystemRandom:
 
     def randrange(self, stop: int, /) -> int:
         return int.from_bytes(os.urandom(16), "big") % stop
+
+
+def random_uuid() -> Uuid:
+    """Return a new id whose text does not start with a dash: a command line would read it as an option."""
+    while True:
+        uuid = os.urandom(16)
+        if not uuid_to_text(uuid).startswith("-"):
+            return uuid

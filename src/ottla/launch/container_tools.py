@@ -9,7 +9,7 @@ from typing import Final
 
 from ottla.common.failure import Failure
 from ottla.common.ids import uuid_to_text
-from ottla.launch.storage import random_uuid
+from ottla.common.system_random import random_uuid
 
 _ACTIONS: Final = ("create", "list", "describe", "delete")
 _TOPIC: Final = "--topic"

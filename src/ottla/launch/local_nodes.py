@@ -15,11 +15,12 @@ from ottla.cluster.formatting import NodeFormat, format_node
 from ottla.common.clock import SystemClock
 from ottla.common.failure import Failure, failing_on
 from ottla.common.ids import uuid_to_text
+from ottla.common.system_random import random_uuid
 from ottla.config import INSECURE, BrokerConfig, ConfigError, format_properties
 from ottla.config.metrics_rows import LISTENER
 from ottla.launch.secured import LocalSecurity, refuse_own
 from ottla.launch.settings import LOOPBACK, data_directory, listen_address, metrics_address
-from ottla.launch.storage import cannot_listen, random_uuid, unusable
+from ottla.launch.storage import cannot_listen, unusable
 from ottla.log.creation import removed_if_refused
 from ottla.log.files import Files
 from ottla.log.storage import META_PROPERTIES, DirectoryLock, StorageError, read_meta

@@ -4,7 +4,7 @@ import errno
 import os
 
 from ottla.common.failure import Failure
-from ottla.common.ids import Uuid, uuid_from_text, uuid_to_text
+from ottla.common.ids import uuid_from_text
 from ottla.log.files import Files
 from ottla.log.storage import StorageError, read_meta
 from ottla.network.sockets import ListenError
@@ -17,14 +17,6 @@ def default_data_directory() -> str:
         return configured
     home = os.environ.get("XDG_DATA_HOME") or os.path.expanduser("~/.local/share")  # noqa: PTH111 - pathlib is slow to import
     return f"{home}/ottla"
-
-
-def random_uuid() -> Uuid:
-    """Return a new id whose text does not start with a dash: a command line would read it as an option."""
-    while True:
-        uuid = os.urandom(16)
-        if not uuid_to_text(uuid).startswith("-"):
-            return uuid
 
 
 def check_cluster_id(text: str) -> str:

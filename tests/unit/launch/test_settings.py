@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 
 from ottla.common.failure import Failure
 from ottla.common.ids import uuid_from_text, uuid_to_text
+from ottla.common.system_random import random_uuid
 from ottla.config import BrokerConfig, Listener, load_properties
 from ottla.launch.local_nodes import format_nodes, free_ports, node_settings, prepare
 from ottla.launch.secured import chosen
 from ottla.launch.settings import broker_config, listen_address
-from ottla.launch.storage import check_cluster_id, default_data_directory, known_node_id, random_uuid, unusable
+from ottla.launch.storage import check_cluster_id, default_data_directory, known_node_id, unusable
 from ottla.log.files import Files
 from ottla.log.storage import MetaProperties, read_meta, write_meta
 

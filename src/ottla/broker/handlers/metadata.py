@@ -17,7 +17,7 @@ from ottla.broker.operations import NOT_REQUESTED, authorized_operations, cluste
 from ottla.broker.response_size import check_response_size
 from ottla.cluster.availability import LISTENER_ERROR_SINCE_VERSION, leadership
 from ottla.common.errors import ErrorCode, KafkaError
-from ottla.common.ids import INTERNAL_TOPICS, ZERO_UUID, validate_topic_name
+from ottla.common.ids import INTERNAL_TOPICS, ZERO_UUID, is_topic_name, validate_topic_name
 from ottla.common.slices import Slices
 from ottla.protocol.elements import Elements
 from ottla.protocol.frames import Encoded
@@ -179,7 +179,7 @@ def _answer(
     response = yield from _describe(broker, context, request, rights)
     if missing:
         # Not cached: the next request has to begin the creation again if this one fails.
-        names = [name for name in missing if name not in rights.uncreatable and _is_valid(name)]
+        names = [name for name in missing if name not in rights.uncreatable and is_topic_name(name)]
         broker.controller.auto_topic_creation.begin(names)
         return response
     if question is None:
@@ -227,14 +227,6 @@ def _to_create(
         if rights.visible is None or topic.name in rights.visible:
             missing[topic.name] = None
     return list(missing)
-
-
-def _is_valid(name: str) -> bool:
-    try:
-        validate_topic_name(name)
-    except KafkaError:
-        return False  # reported as INVALID_TOPIC_EXCEPTION
-    return True
 
 
 def _describe(

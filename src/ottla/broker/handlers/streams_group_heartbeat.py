@@ -14,8 +14,8 @@ from ottla.broker.authorization import FILTERED, allowed_names, allowed_on_clust
 from ottla.broker.authorization_guard import refused
 from ottla.broker.member_requests import submit
 from ottla.common.completion import Completion
-from ottla.common.errors import ErrorCode, KafkaError
-from ottla.common.ids import INTERNAL_TOPICS, validate_topic_name
+from ottla.common.errors import ErrorCode
+from ottla.common.ids import INTERNAL_TOPICS, is_topic_name
 from ottla.coordinators.group.streams.events import StreamsHeartbeat, StreamsOutcome
 from ottla.coordinators.group.streams.topics import Status
 from ottla.protocol.messages.streams_group_heartbeat import Status as ResponseStatus
@@ -70,16 +70,8 @@ def _problem(topology: Topology) -> str | None:
     prohibited = [name for name in names if name in INTERNAL_TOPICS]
     if prohibited:
         return f"Use of Kafka internal topics {','.join(prohibited)} in a Kafka Streams topology is prohibited."
-    invalid = [name for name in names if not _is_valid(name)]
+    invalid = [name for name in names if not is_topic_name(name)]
     return f"Topic names {','.join(invalid)} are not valid topic names." if invalid else None
-
-
-def _is_valid(name: str) -> bool:
-    try:
-        validate_topic_name(name)
-    except KafkaError:
-        return False
-    return True
 
 
 def _with_creation(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeAlias
 
 from ottla.common.errors import ErrorCode, KafkaError, error_code
-from ottla.coordination.peers.markers import by_topic
+from ottla.common.ids import by_topic
 from ottla.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode, KafkaError, error_code
+from ottla.common.ids import by_topic
 from ottla.common.slices import Slices, result_of
 from ottla.coordination.transactions.markers import MarkerPorts, write_markers
 from ottla.log.transaction_marker import TransactionEnd
@@ -89,14 +90,6 @@ class MarkerKind:
 def _retried_if_unknown(error: ErrorCode) -> ErrorCode:
     """A broker that does not know the partition yet has older metadata: that does not mean that it was deleted."""
     return ErrorCode.NOT_LEADER_OR_FOLLOWER if error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION else error
-
-
-def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    """The indexes of each topic."""
-    topics: dict[str, list[int]] = {}
-    for name, index in partitions:
-        topics.setdefault(name, []).append(index)
-    return topics
 
 
 class MarkerQueues(Protocol):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeAlias
 
 from ottla.common.errors import ErrorCode, KafkaError, error_code
-from ottla.coordination.peers.markers import by_topic
+from ottla.common.ids import by_topic
 from ottla.coordinators.transaction.events import AddPartitions
 from ottla.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,

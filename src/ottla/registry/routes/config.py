@@ -16,15 +16,9 @@ _COMPATIBILITY: Final = "compatibility"
 _POLICY: Final = "compatibilityPolicy"
 
 
-def _subject(request: Request) -> str | None:
-    if not request.values or is_default_context(request.values[0]):
-        return None
-    return request.settings_subject()
-
-
 def read(request: Request) -> bytes:
     """Return settings; with `defaultToGlobal`, those that apply."""
-    subject, settings = _subject(request), request.state.settings
+    subject, settings = request.settings_subject(), request.state.settings
     config = settings.config_in_scope(subject) if request.flag("defaultToGlobal") else settings.config(subject)
     if config is None:
         raise errors.compatibility_not_configured(str(subject))
@@ -52,7 +46,7 @@ def _with_alias_of_level(config: Mapping[str, Any]) -> Mapping[str, Any]:
 
 async def delete(request: Request) -> bytes:
     """Delete settings and return them."""
-    subject = _subject(request)
+    subject = request.settings_subject()
     config = await request.registry.change(lambda state: changes.delete_config(state, subject))
     return to_json(config)
 

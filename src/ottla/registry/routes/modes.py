@@ -9,18 +9,12 @@ from ottla.registry.records import to_json
 from ottla.registry.routes.requests import Request, body_text
 from ottla.registry.routes.router import Route
 from ottla.registry.settings import MODES
-from ottla.registry.subjects import GLOBAL_CONTEXT, context_prefix, is_default_context, is_valid
-
-
-def _subject(request: Request) -> str | None:
-    if not request.values or is_default_context(request.values[0]):
-        return None
-    return request.settings_subject()
+from ottla.registry.subjects import GLOBAL_CONTEXT, context_prefix, is_valid
 
 
 def read(request: Request) -> bytes:
     """Return a mode; with `defaultToGlobal`, the mode that applies."""
-    subject, settings = _subject(request), request.state.settings
+    subject, settings = request.settings_subject(), request.state.settings
     mode = settings.mode_in_scope(subject) if request.flag("defaultToGlobal") else settings.mode(subject)
     if mode is None:
         raise errors.mode_not_configured(subject)
@@ -32,7 +26,7 @@ async def update(request: Request) -> bytes:
     body = await request.body()
     if request.values and not is_valid(request.values[0], for_settings=True):
         raise errors.invalid_subject(request.values[0])
-    subject, force = _subject(request), request.flag("force")
+    subject, force = request.settings_subject(), request.flag("force")
     mode = body_text(body, "mode")
     if mode is not None and mode.upper() not in MODES:
         raise errors.invalid_mode()
@@ -45,7 +39,7 @@ async def update(request: Request) -> bytes:
 
 async def delete(request: Request) -> bytes:
     """Delete a mode and return it."""
-    subject, recursive = _subject(request), request.flag("recursive")
+    subject, recursive = request.settings_subject(), request.flag("recursive")
     mode = await request.registry.change(lambda state: changes.delete_mode(state, subject, recursive=recursive))
     return _body(mode)
 

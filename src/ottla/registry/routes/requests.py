@@ -17,7 +17,7 @@ from ottla.registry.identity import canonical_metadata, canonical_rule_set, rule
 from ottla.registry.records import decode_reference
 from ottla.registry.routes.paths import Path
 from ottla.registry.state import State
-from ottla.registry.subjects import context_prefix, normalize, qualify, split
+from ottla.registry.subjects import context_prefix, is_default_context, normalize, qualify, split
 from ottla.schemas.model import Reference, Schema, SchemaType
 
 R = TypeVar("R")
@@ -90,8 +90,10 @@ class Request:
         """Return the subject of the path, with its alias replaced."""
         return self._resolved(self.values[0])
 
-    def settings_subject(self) -> str:
-        """Return the subject of the path of settings or modes: aliases do not apply."""
+    def settings_subject(self) -> str | None:
+        """Return the subject of the path of settings or modes, None for all subjects. Aliases do not apply."""
+        if not self.values or is_default_context(self.values[0]):
+            return None
         return normalize(self.values[0])
 
     def _resolved(self, name: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ottla.schemas.json_schema.comparison import Comparison, limits
 from ottla.schemas.json_schema.nodes import ArrayNode, Node
-from ottla.schemas.json_schema.object_rules import unevaluated
+from ottla.schemas.json_schema.object_rules import additional, unevaluated
 
 
 def arrays(comparison: Comparison, original: Node, update: Node) -> None:
@@ -14,7 +14,7 @@ def arrays(comparison: Comparison, original: Node, update: Node) -> None:
     with comparison.at("items"):
         comparison.compare(original.all_items, update.all_items)
     _compare_first_items(comparison, original, update)
-    _compare_additional(comparison, original, update)
+    additional(comparison, "ITEMS", original, update)
     unevaluated(comparison, "ITEMS", original.unevaluated, update.unevaluated)
     limits(comparison, "maxItems", "MAX_ITEMS", original.max_items, update.max_items)
     limits(comparison, "minItems", "MIN_ITEMS", original.min_items, update.min_items)
@@ -55,17 +55,6 @@ def _added(comparison: Comparison, node: Node, original: ArrayNode) -> None:
     partial = _partial(original)
     if partial is not None and not comparison.compare(partial, node):
         comparison.add("ITEM_ADDED_NOT_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL")
-
-
-def _compare_additional(comparison: Comparison, original: ArrayNode, update: ArrayNode) -> None:
-    with comparison.at("additionalItems"):
-        if original.permits_more != update.permits_more:
-            if original.permits_more:
-                comparison.add("ADDITIONAL_ITEMS_REMOVED")
-        elif original.more is None and update.more is not None:
-            comparison.add("ADDITIONAL_ITEMS_NARROWED")
-        else:
-            comparison.compare(original.more, update.more)
 
 
 def _is_open(node: ArrayNode) -> bool:

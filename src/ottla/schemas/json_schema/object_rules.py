@@ -11,7 +11,7 @@ from functools import lru_cache
 import jsonschema_rs
 
 from ottla.schemas.json_schema.comparison import Comparison, limits
-from ottla.schemas.json_schema.nodes import Node, ObjectNode
+from ottla.schemas.json_schema.nodes import ArrayNode, Node, ObjectNode
 
 
 def objects(comparison: Comparison, original: Node, update: Node) -> None:
@@ -30,7 +30,7 @@ def objects(comparison: Comparison, original: Node, update: Node) -> None:
             with comparison.at("properties", name):
                 _added(comparison, name, node, original, is_required=name in update.required)
     _compare_dependencies(comparison, original, update)
-    _compare_additional(comparison, original, update)
+    additional(comparison, "PROPERTIES", original, update)
     unevaluated(comparison, "PROPERTIES", original.unevaluated, update.unevaluated)
     limits(comparison, "maxProperties", "MAX_PROPERTIES", original.max_properties, update.max_properties)
     limits(comparison, "minProperties", "MIN_PROPERTIES", original.min_properties, update.min_properties)
@@ -125,13 +125,16 @@ def _compare_dependencies(comparison: Comparison, original: ObjectNode, update: 
                 comparison.compare(original.schema_dependencies[name], node)
 
 
-def _compare_additional(comparison: Comparison, original: ObjectNode, update: ObjectNode) -> None:
-    with comparison.at("additionalProperties"):
+def additional(
+    comparison: Comparison, what: str, original: ObjectNode | ArrayNode, update: ObjectNode | ArrayNode
+) -> None:
+    """Compare `additionalProperties` or `additionalItems`; `what` is PROPERTIES or ITEMS."""
+    with comparison.at(f"additional{what.capitalize()}"):
         if original.permits_more != update.permits_more:
             if original.permits_more:
-                comparison.add("ADDITIONAL_PROPERTIES_REMOVED")
+                comparison.add(f"ADDITIONAL_{what}_REMOVED")
         elif original.more is None and update.more is not None:
-            comparison.add("ADDITIONAL_PROPERTIES_NARROWED")
+            comparison.add(f"ADDITIONAL_{what}_NARROWED")
         else:
             comparison.compare(original.more, update.more)
 
