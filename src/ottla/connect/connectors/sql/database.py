@@ -71,9 +71,9 @@ class Database(ABC):
     def upsert(self, table: TableName, names: Sequence[str], keys: Sequence[str]) -> str:
         """Return the statement that inserts or updates a row."""
 
-    @abstractmethod
     def timestamp_of(self, columns: Sequence[str]) -> str:
         """Return the expression of the first timestamp that is not null."""
+        return f"coalesce({', '.join(self.quoted(each) for each in columns)})"
 
     @abstractmethod
     def now(self) -> Any:

@@ -128,9 +128,6 @@ class Mysql(Database):
         changes = ", ".join(f"{each} = values({each})" for each in others)
         return f"{insert(self, table, names)} on duplicate key update {changes}"
 
-    def timestamp_of(self, columns: Sequence[str]) -> str:
-        return f"coalesce({', '.join(self.quoted(each) for each in columns)})"
-
     def now(self) -> Any:
         return self.rows("select utc_timestamp(6)")[0][0]
 

@@ -110,9 +110,6 @@ class Postgresql(Database):
     def upsert(self, table: TableName, names: Sequence[str], keys: Sequence[str]) -> str:
         return conflict_upsert(self, table, names, keys)
 
-    def timestamp_of(self, columns: Sequence[str]) -> str:
-        return f"coalesce({', '.join(self.quoted(each) for each in columns)})"
-
     def now(self) -> Any:
         return self.rows("select current_timestamp")[0][0]
 
