@@ -15,15 +15,18 @@ import importlib
 import logging
 import os
 import signal
+import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Protocol
 
 import hypothesis
 import pytest
+from xdist.remote import Producer
 
 from ottla.common.log_lines import LimitedHandler
 from tests.cluster.previous_release import previous
+from tests.distribution import FileScheduling
 from tests.group_names import pytest_runtest_logreport  # noqa: F401 - a hook
 from tests.ottla_process import ForkedOttla
 
@@ -170,6 +173,11 @@ def pytest_report_header() -> str:
     return f"previous release of the upgrade test: {previous().reason}"
 
 
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> FileScheduling | None:
+    """Return how tests are distributed among the workers. None: as by pytest-xdist itself."""
+    return FileScheduling(config, log) if config.getoption("dist") == "loadgroup" else None
+
+
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Ignore what has no test of `make test-kafka` or `make test-long` if only their tests were asked for."""
     expression = config.getoption("markexpr")
@@ -217,6 +225,23 @@ def _import_by_turns(config: pytest.Config) -> None:
         # The collection reports the error of a module that cannot be imported.
         with contextlib.suppress(Exception, pytest.skip.Exception):
             importlib.import_module(name)
+    _find_constants(int(worker["workerid"].removeprefix("gw")) / worker["workercount"])
+
+
+def _find_constants(begin: float) -> None:
+    """Let Hypothesis parse the sources for the constants that its examples have, beginning with the worker's share.
+
+    Hypothesis does this at the end of the collection and caches the result of each file in a file. Workers that begin
+    at the same file would all parse all files, for four seconds each.
+    """
+    try:
+        from hypothesis.internal.constants_ast import constants_from_module
+    except ImportError:  # not an interface of Hypothesis: its collection takes longer without it
+        return
+    modules = [module for name, module in sorted(sys.modules.items()) if name.startswith("ottla.")]
+    first = int(begin * len(modules))
+    for module in modules[first:] + modules[:first]:
+        constants_from_module(module)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
