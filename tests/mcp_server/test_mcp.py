@@ -10,19 +10,23 @@ import sys
 import threading
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from mcp import Client, StdioServerParameters
-from mcp_types import CallToolResult
 
 from ottla.clients import Admin, Consumer, Producer
 from ottla.clients.admin import Acl, AclOperation, AclResource
 from ottla.console.masking import MASKED
-from ottla.mcp_server import serving
 from ottla.mcp_server.answers import LONGEST_TEXT, MOST_BYTES, answer_text
 from ottla.mcp_server.tools import TOOLS, Parameter, ToolError, sentence
 
+if TYPE_CHECKING:
+    from mcp import Client
+    from mcp_types import CallToolResult
+
+    Use = Callable[[Client], Awaitable[None]]
+
+# The tests import `mcp` themselves: it takes half a second in each worker that collects the tests.
 DEADLINE_S = 100.0
 MASKS = """
 [[mask]]
@@ -31,11 +35,12 @@ except = ["test"]
 fields = ["value.email"]
 headers = ["token"]
 """
-Use = Callable[[Client], Awaitable[None]]
 
 
 def talk(use: Use, *words: str) -> None:
     """Start `ottla mcp`, and let a client use it."""
+    from mcp import Client, StdioServerParameters
+
     environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
     server = StdioServerParameters(
         command=sys.executable, args=["-m", "ottla.cli.main", "mcp", "--log-level", "warning", *words], env=environment
@@ -49,6 +54,8 @@ def talk(use: Use, *words: str) -> None:
 
 
 async def call(client: Client, tool: str, **arguments: object) -> CallToolResult:
+    from mcp_types import CallToolResult
+
     found = await client.call_tool(tool, arguments)
     assert isinstance(found, CallToolResult)
     return found
@@ -208,6 +215,10 @@ def test_large_answers_are_shortened() -> None:
 
 
 def test_calls_without_an_answer_do_not_hold_more_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    from mcp import Client
+
+    from ottla.mcp_server import serving
+
     end, started = threading.Event(), list[str]()
 
     def run(_: object, __: object, name: str, ___: object) -> dict[str, Any]:
