@@ -115,6 +115,7 @@ def test_importing_the_package_imports_none_of_its_modules(package: str) -> None
     assert ran.stdout.strip() == "[]"
 
 
+@pytest.mark.long
 def test_each_module_can_be_imported_first() -> None:
     """A lazy import hides circular imports, until one of their modules is the first."""
     layers = lazy_packages_by_layer()
