@@ -177,7 +177,10 @@ def follow(
                 if at_source.is_read_only:
                     continue  # It is a copy, perhaps of a topic of this cluster.
                 _check_is_original(state, at_source.name)
-            changes = _changes(state, mirror, replication_factor, topic)
+            copied, refused = _copied(state, topic)
+            if refused and state.image.config(TOPIC, name).get(STATE_SETTING) != STOPPED:
+                problems[name] = f"Settings that are not valid here are not copied: {refused}; change the source"
+            changes = _changes(state, mirror, replication_factor, replace(topic, settings=copied))
             if len(changes) > MAX_RECORDS_PER_REQUEST:
                 most = MAX_RECORDS_PER_REQUEST
                 refuse(
@@ -255,9 +258,7 @@ def _created(state: State, mirror: str, replication_factor: int, source: SourceT
     if source.topic_id in state.image.topics_by_id:
         other = state.image.topics_by_id[source.topic_id].name
         refuse(ErrorCode.INCONSISTENT_TOPIC_ID, f"Topic {other} has the id of the source's topic here")
-    settings = _copied(state, source)
-    configs.validate(state, TOPIC, source.name, settings, frozenset(settings), is_new=True)
-    settings |= {MIRROR_SETTING: mirror, STATE_SETTING: MIRRORING}
+    settings = {**source.settings, MIRROR_SETTING: mirror, STATE_SETTING: MIRRORING}
     records: list[Message] = [m.TopicRecord(name=source.name, topic_id=source.topic_id)]
     records += [_setting(source.name, name, text) for name, text in settings.items()]
     partitions = place_partitions(state, len(source.leader_epochs), replication_factor)
@@ -297,22 +298,37 @@ def _more_partitions(state: State, local: TopicImage, source: SourceTopic) -> li
 def _settings(state: State, mirror: str, source: SourceTopic) -> list[Message]:
     """The settings that differ from the source's; a topic in failback is mirrored from now on."""
     own = state.image.config(TOPIC, source.name)
-    wanted = _copied(state, source)
-    configs.validate(state, TOPIC, source.name, wanted, frozenset(wanted), is_new=False)
     after = {name: text for name, text in own.items() if name in _OWN_SETTINGS}
-    after |= {**wanted, MIRROR_SETTING: mirror, STATE_SETTING: MIRRORING}
+    after |= {**source.settings, MIRROR_SETTING: mirror, STATE_SETTING: MIRRORING}
     return [
         _setting(source.name, name, after.get(name)) for name in {**own, **after} if own.get(name) != after.get(name)
     ]
 
 
-def _copied(state: State, source: SourceTopic) -> dict[str, str]:
-    """The settings of the source that this cluster knows."""
-    return {
-        name: text
-        for name, text in source.settings.items()
-        if name not in _OWN_SETTINGS and state.rules.is_list(TOPIC, name) is not None
-    }
+def _copied(state: State, source: SourceTopic) -> tuple[dict[str, str], str]:
+    """The settings of the source that this cluster knows, and the names of those that it does not accept.
+
+    E.g. an older version allowed smaller segments. The records of the topic must not wait for that: it has its previous
+    value, or the default.
+    """
+    own = state.image.config(TOPIC, source.name)
+    copied, refused = {}, []
+    for name, text in source.settings.items():
+        if name in _OWN_SETTINGS or state.rules.is_list(TOPIC, name) is None:
+            continue
+        if own.get(name) != text:
+            # Only a change is checked: a check logs a warning for a setting without an effect here.
+            try:
+                configs.validate(state, TOPIC, source.name, {name: text}, frozenset((name,)), is_new=True)
+            except KafkaError:
+                refused.append(f"{name}={text}")
+                if name in own:
+                    copied[name] = own[name]
+                continue
+        copied[name] = text
+    if any(own.get(name) != text for name, text in copied.items()):
+        configs.validate(state, TOPIC, source.name, copied, frozenset(), is_new=True)
+    return copied, ", ".join(refused)
 
 
 def _setting(topic: str, name: str, text: str | None) -> m.ConfigRecord:

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 
+from ottla.cluster.config_rules import BrokerConfigRules
 from ottla.common.errors import ErrorCode
-from ottla.controller import Outcome
+from ottla.common.slices import finish
+from ottla.config import BrokerConfig
+from ottla.controller import ControllerSettings, Outcome, mirrors
 from ottla.controller.mirrors import SourceTopic
+from ottla.controller.state import State
 from ottla.metadata.image import MIRROR, TOPIC, PartitionImage
 from ottla.metadata.mirrors import FAILBACK, MIRROR_SETTING, MIRRORING, STATE_SETTING, STOPPED, STOPPING
 from ottla.protocol import metadata_records as m
@@ -85,12 +91,41 @@ def test_topic_is_created_read_only_with_the_sources_id_and_a_later_generation_o
     assert [partition.leader_epoch for partition in target.partitions] == [GENERATION, GENERATION]
 
 
-def test_unchanged_source_changes_nothing() -> None:
+def test_unchanged_source_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     target = Target()
-    target.follow(7)
+    target.follow(7, settings={"retention.ms": "5"})
     before = target.offset
-    assert target.follow(8) is None
+    # Each check of a setting without an effect would log a warning, at every comparison.
+    monkeypatch.setattr("ottla.controller.mirrors.configs.validate", None)
+    assert target.follow(8, settings={"retention.ms": "5"}) is None
     assert target.offset == before
+
+
+def test_topic_with_tiered_storage_is_copied_without_it() -> None:
+    rules = BrokerConfigRules(
+        BrokerConfig({"node.id": "1", "log.dirs": "/unused", "listeners": "PLAINTEXT://127.0.0.1:0"})
+    )
+    image = Target().controller.image
+    state = State(image, 1, "cluster", rules, Random(1), ControllerSettings())
+    settings = {"remote.storage.enable": "true", "local.retention.ms": "5", "remote.log.copy.disable": "true"}
+    source = SourceTopic("orders", ORDERS, (7,), {**settings, "retention.ms": "9", "unknown.setting": "x"})
+    outcome = finish(mirrors.follow(state, "dr", 1, [source]))
+    assert outcome.response == {}
+    created = {each.name for each in outcome.records if isinstance(each, m.ConfigRecord)}
+    own = {MIRROR_SETTING, STATE_SETTING}
+    assert created == {"local.retention.ms", "remote.log.copy.disable", "retention.ms"} | own
+
+
+def test_setting_that_is_not_valid_here_does_not_delay_the_topic() -> None:
+    target = Target()
+    problem = target.follow(7, settings={"retention.ms": "5", "segment.bytes": "tiny"})
+    assert "segment.bytes=tiny; change the source" in str(problem)
+    config = target.controller.image.config(TOPIC, "orders")
+    assert (config["retention.ms"], "segment.bytes" in config) == ("5", False)
+    assert target.follow(7, settings={"segment.bytes": "9"}) is None
+    assert "segment.bytes=tiny" in str(target.follow(7, 7, settings={"segment.bytes": "tiny"}))
+    config = target.controller.image.config(TOPIC, "orders")
+    assert (config["segment.bytes"], len(target.partitions)) == ("9", 2)
 
 
 def test_source_that_reaches_the_generation_begins_a_later_one() -> None:
