@@ -28,6 +28,20 @@ SITES = "tests/chaos/test_mirror_sites.py"
 
 ROWS: tuple[Row, ...] = (
     (
+        "an answer that a quota of the source has emptied does not count as one without news",
+        "partitions/replication/fetcher.py",
+        "        if not throttle_ms:\n",
+        "        if throttle_ms >= 0:\n",
+        (f"{FETCHERS}::test_answer_that_a_quota_of_the_source_has_emptied_does_not_show_that_nothing_is_new",),
+    ),
+    (
+        "a setting of the source that is not valid in the target does not delay the topic",
+        "controller/mirrors.py",
+        "            except KafkaError:\n                refused.append",
+        "            except KeyError:\n                refused.append",
+        (f"{TOPICS}::test_setting_that_is_not_valid_here_does_not_delay_the_topic",),
+    ),
+    (
         "a setting of a copy, such as its retention, is only changed at its source",
         "controller/configs.py",
         "        late.mirrors.check_copied_settings(name, current, changes)\n",
@@ -408,8 +422,8 @@ ROWS: tuple[Row, ...] = (
     (
         "a planned promotion does not rely on an answer whose rows are not taken yet",
         "partitions/replication/fetcher.py",
-        "        self.is_busy = True\n        self._context.worker",
-        "        self.is_busy, self._answered_ms = True, answered_ms\n        self._context.worker",
+        "        self.is_busy = True\n        work = self._context.worker",
+        "        self.is_busy, self._answered_ms = True, answered_ms\n        work = self._context.worker",
         ("tests/unit/broker/test_replica_fetchers.py::test_partition_has_an_answer_only_when_its_row_was_taken",),
     ),
     (

@@ -77,11 +77,11 @@ class FakeChannel:
     def close(self) -> None:
         self.closed = True
 
-    def answer(self, session_id: int = 7, **partitions: PartitionData) -> None:
+    def answer(self, session_id: int = 7, throttle_time_ms: int = 0, **partitions: PartitionData) -> None:
         topics = [
             FetchableTopicResponse(topic_id=topic.encode(), partitions=[data]) for topic, data in partitions.items()
         ]
-        self.requests[-1][1].complete(FetchResponse(session_id=session_id, responses=topics))
+        self.requests[-1][1].complete(FetchResponse(throttle_time_ms, session_id=session_id, responses=topics))
 
     def topics(self) -> set[bytes]:
         """The topics that the last request names."""
@@ -109,6 +109,7 @@ class Follower:
             on_lost=lambda leader: self.events.append(("lost", leader)),
             on_answer=lambda leader: self.events.append(("answer", leader)),
             on_failure=lambda _, problem: self.failures.append(problem),
+            on_throttled=lambda _, throttle_ms: self.failures.append(f"throttled for {throttle_ms} ms"),
             quota=quota,
         )
         self.fetchers = ReplicaFetchers(context, lambda: 1)
@@ -219,6 +220,26 @@ def test_error_of_one_partition_is_reported_and_delays_no_other(follower: Follow
     follower.loop.advance(20)
     channel.answer()
     assert channel.topics() == {b"a"}, "it is retried after the backoff"
+
+
+def test_answer_that_a_quota_of_the_source_has_emptied_does_not_show_that_nothing_is_new(follower: Follower) -> None:
+    """A planned promotion would lose the records that the source has withheld."""
+    partition = follower.follow("a")
+    [channel] = follower.channels
+    channel.answer(a=PartitionData(high_watermark=0))
+    channel.answer()
+    assert follower.fetchers.answered_ms(cast("Any", partition)) == 0
+    channel.answer(throttle_time_ms=40_000)
+    assert follower.fetchers.answered_ms(cast("Any", partition)) == -1
+    assert follower.failures == ["throttled for 40000 ms"]
+    sent = len(channel.requests)
+    follower.loop.advance(39_000)
+    assert len(channel.requests) == sent, "the source does not read from the connection: a request would time out"
+    follower.loop.advance(1_000)
+    assert len(channel.requests) == sent + 1
+    channel.answer()
+    assert follower.fetchers.answered_ms(cast("Any", partition)) == 40_000
+    assert follower.events[-1] == ("answer", LEADER)
 
 
 class FullQuota:

@@ -161,7 +161,7 @@ class AclCopier:
         response: DescribeAclsResponse = await self._source.ask(selected, node_id)
         if response.error_code:
             error = error_code(response.error_code)
-            raise KafkaError(error, f"the source returned {error.name}: {response.error_message}")
+            raise KafkaError(error, f"the source returned {error.name}")
         return [
             Acl(
                 Pattern(kind, resource.resource_name, PatternType(resource.pattern_type)),

@@ -141,6 +141,7 @@ class Mirror:
             on_lost=lambda _: self._pace.retry(),
             on_answer=self._problems.answered,
             on_failure=self._problems.no_answer,
+            on_throttled=self._problems.throttled,
             name_at_leader=self._at_source,
             limit=FetchLimit(node.clock, lambda: int(self._settings[RATE_SETTING])),
         )

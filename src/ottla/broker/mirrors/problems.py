@@ -44,6 +44,13 @@ class Problems:
             "address that the node advertises"
         )
 
+    def throttled(self, node_id: int, throttle_ms: int) -> None:
+        """Report that a quota of the source delays a node's answers."""
+        self.of_nodes[node_id] = (
+            f"Node {node_id} of the source delays the next answer by {throttle_ms / 1000:.1f} s, by its quota; raise "
+            "consumer_byte_rate or request_percentage of the mirror's user there"
+        )
+
     def answered(self, node_id: int) -> None:
         """A node of the source answers again."""
         self.of_nodes.pop(node_id, None)

@@ -50,6 +50,8 @@ logger = logging.getLogger(__name__)
 
 # The backoff after an error doubles from this to replica.fetch.backoff.ms.
 FIRST_BACKOFF_MS = 10
+# The longest pause that a leader can demand.
+LONGEST_THROTTLE_S = 600
 # A response with more partitions is taken in by slices of as many.
 SLICE_PARTITIONS = 32
 
@@ -87,6 +89,8 @@ class FetcherContext:
     """Called with the id of a leader when it answers a fetcher for the first time, or again after a failure."""
     on_failure: Callable[[int, str], None] | None = None
     """Called with the id of a leader that did not answer, and the reason."""
+    on_throttled: Callable[[int, int], None] | None = None
+    """Called with the id of a leader of another cluster whose quota delays the next fetch, and the milliseconds."""
     quota: ReplicationQuota | None = None
     limit: FetchLimit | None = None
     name_at_leader: Callable[[str], str] = str
@@ -250,6 +254,7 @@ class ReplicaFetcher:
         answered_ms = self._context.clock.monotonic_ms()
         if self._answered_ms < 0:
             self._context.on_answer(self.leader_id)
+        throttle_ms = response.throttle_time_ms
         rows = [(topic.topic_id, data) for topic in response.responses for data in topic.partitions]
         limit = self._context.limit
         if limit is not None and limit.is_set:
@@ -257,11 +262,11 @@ class ReplicaFetcher:
         if len(rows) <= SLICE_PARTITIONS:
             for topic_id, data in rows:
                 self._take(topic_id, data)
-            self._answered_ms = answered_ms
-            self._fetch()
+            self._fetch_after(throttle_ms, answered_ms)
             return
         self.is_busy = True
-        self._context.worker.submit(self._take_in_slices(rows)).on_done(lambda done: self._taken(answered_ms, done))
+        work = self._context.worker.submit(self._take_in_slices(rows))
+        work.on_done(lambda done: self._taken(throttle_ms, answered_ms, done))
 
     def _take_in_slices(self, rows: list[tuple[bytes, PartitionData]]) -> Slices[None]:
         for start in range(0, len(rows), SLICE_PARTITIONS):
@@ -269,12 +274,23 @@ class ReplicaFetcher:
             for topic_id, data in rows[start : start + SLICE_PARTITIONS]:
                 self._take(topic_id, data)
 
-    def _taken(self, answered_ms: int, done: Completion[None]) -> None:
+    def _taken(self, throttle_ms: int, answered_ms: int, done: Completion[None]) -> None:
         self.is_busy = False
         done.result()
         # Not before: the answer may have news of a partition whose row is taken last.
-        self._answered_ms = answered_ms
-        self._fetch()
+        self._fetch_after(throttle_ms, answered_ms)
+
+    def _fetch_after(self, throttle_ms: int, answered_ms: int) -> None:
+        """Fetch again when the leader reads from the connection, which may be later than the timeout of a request."""
+        if not throttle_ms:
+            self._answered_ms = answered_ms
+            self._fetch()
+            return
+        # Kafka omits the records from such an answer, so that it does not show that there are none. KIP-219.
+        self._answered_ms = -1
+        if self._context.on_throttled is not None:
+            self._context.on_throttled(self.leader_id, throttle_ms)
+        self._schedule(min(throttle_ms / 1000, LONGEST_THROTTLE_S))
 
     # -- answers -------------------------------------------------------------------------------------------------
 
