@@ -121,7 +121,16 @@ def test_replicas_of_the_target_are_equal_after_its_leader_was_killed(source: Ot
     wait_until_copied(source.bootstrap, target.bootstrap)
     target.start_node(killed)
     target.wait_until(lambda: sorted(target.in_sync(TOPIC)) == [1, 2, 3])
+    moved = TopicPartition(TOPIC, 0)
+    former = target.leader(TOPIC)
     with target.admin() as admin:
+        # The copy goes on at another node, and while a replica is added.
+        for replicas in ([each for each in (1, 2, 3) if each != former], [1, 2, 3]):
+            admin.alter_partition_reassignments({moved: replicas})
+            produce(source.bootstrap, 200, 10)
+            target.wait_until(lambda replicas=replicas: sorted(target.in_sync(TOPIC)) == replicas)
+            assert replicas == [1, 2, 3] or target.leader(TOPIC) != former
+            wait_until_copied(source.bootstrap, target.bootstrap)
         wait_until(lambda: len(partitions(admin)) == PARTITIONS, WAIT_S)
         promote(admin)
     wait_until(lambda: is_open_to_producers(target.bootstrap, 1000, 10), WAIT_S)
