@@ -14,7 +14,6 @@ from ottla.config.properties import format_properties, load_properties, parse_pr
 from ottla.config.resolve import (
     TOPIC_SETTINGS_TOGETHER,
     ConfigSource,
-    ConfigSynonym,
     Resolved,
     TopicResolver,
     check_broker,
@@ -41,7 +40,6 @@ from ottla.config.settings import (
     TOPIC_SETTINGS,
     parse_value,
 )
-from ottla.config.values import Value
 
 __all__ = [
     "BROKER_SETTINGS",
@@ -55,13 +53,11 @@ __all__ = [
     "BrokerConfig",
     "ConfigError",
     "ConfigSource",
-    "ConfigSynonym",
     "Listener",
     "Resolved",
     "SecurityProtocol",
     "ServerSetting",
     "TopicResolver",
-    "Value",
     "check_broker",
     "check_broker_together",
     "check_client_metrics",

@@ -3,8 +3,3 @@
 Reading order: image (the state), delta (applies records to an image), snapshot (encodes an image as records), features
 (supported feature levels, and the record versions that they allow). No I/O, no clock.
 """
-
-from ottla.metadata.delta import MetadataDelta
-from ottla.metadata.image import EMPTY_IMAGE, BrokerImage, MetadataImage, PartitionImage, TopicImage
-
-__all__ = ["EMPTY_IMAGE", "BrokerImage", "MetadataDelta", "MetadataImage", "PartitionImage", "TopicImage"]

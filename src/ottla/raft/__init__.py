@@ -9,21 +9,17 @@ quorum_state and wire (Kafka's file and messages).
 from ottla.raft.config import QuorumConfig
 from ottla.raft.core import RaftCore
 from ottla.raft.describe import QuorumDescription, ReplicaDescription
-from ottla.raft.events import AppendControl, Commit, Controls, Effect, Flush, Persist
+from ottla.raft.events import Controls, Persist
 from ottla.raft.roles import Role
 from ottla.raft.state import QuorumError
 from ottla.raft.values import Election, Endpoint, Endpoints, LogEnd, ReplicaKey
 from ottla.raft.voters import Voter, VoterSet
 
 __all__ = [
-    "AppendControl",
-    "Commit",
     "Controls",
-    "Effect",
     "Election",
     "Endpoint",
     "Endpoints",
-    "Flush",
     "LogEnd",
     "Persist",
     "QuorumConfig",

@@ -20,7 +20,6 @@ from ottla.records.batch import (
     iter_batches,
     patch,
     read_header,
-    seal,
     set_timestamps,
     write_header,
 )
@@ -63,7 +62,6 @@ __all__ = [
     "partition_for_key",
     "patch",
     "read_header",
-    "seal",
     "set_timestamps",
     "validate_produced",
     "write_header",

@@ -22,7 +22,7 @@ rules in `modern`, and their assignors in `assignors`. Streams groups (KIP-1071)
 the records of later versions of Kafka.
 """
 
-from ottla.coordinators.events import Append, Appended, Call, Effect, Effects, LogLine, Moment, Reply
+from ottla.coordinators.events import Append, Appended, Call, Effects, LogLine, Moment, Reply
 from ottla.coordinators.group.config import GroupConfig
 from ottla.coordinators.group.events import (
     DeleteGroup,
@@ -41,7 +41,6 @@ __all__ = [
     "DeleteGroup",
     "DescribeConsumerGroup",
     "DescribeGroup",
-    "Effect",
     "Effects",
     "FetchOffsets",
     "GroupConfig",

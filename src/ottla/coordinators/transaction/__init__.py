@@ -18,7 +18,7 @@ Reading order: `events`, `states`, `metadata`, `records`, `follow_ups`, `core`, 
 `end_transaction`, `markers`, `timeouts`, `expiry`, `admin`, `shard`.
 """
 
-from ottla.coordinators.events import Append, Appended, Call, Effects, LogLine, Moment, Reply
+from ottla.coordinators.events import Append, Appended, Call, LogLine, Moment, Reply
 from ottla.coordinators.transaction.config import TransactionConfig
 from ottla.coordinators.transaction.events import (
     AddPartitions,
@@ -38,7 +38,6 @@ __all__ = [
     "Appended",
     "Call",
     "DescribeTransaction",
-    "Effects",
     "ListTransactions",
     "LogLine",
     "MarkersWritten",

@@ -10,7 +10,7 @@ Reading order: `topics`, `subscriptions`, `target`, `state`, `epochs`, `settings
 
 from ottla.coordinators.group.modern.state import ModernGroup, ModernState
 from ottla.coordinators.group.modern.subscriptions import TopicCounts
-from ottla.coordinators.group.modern.target import TargetAssignment, TargetUpdate, may_assign_again
+from ottla.coordinators.group.modern.target import TargetAssignment, may_assign_again
 from ottla.coordinators.group.modern.topics import EMPTY_TOPICS, Topics, metadata_hash
 
 __all__ = [
@@ -18,7 +18,6 @@ __all__ = [
     "ModernGroup",
     "ModernState",
     "TargetAssignment",
-    "TargetUpdate",
     "TopicCounts",
     "Topics",
     "may_assign_again",
