@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
-from ottla.cli.mirror_parts import move
+from ottla.cli.mirror_parts import mirror_names, move
 from ottla.clients import Admin, Producer
+from ottla.clients.errors import error_for
+from ottla.common.errors import ErrorCode
+from ottla.common.failure import Failure
 from ottla.common.ids import TopicPartition
 from ottla.metadata.mirrors import FAILBACK
 from tests.cluster.processes import wait_until
@@ -80,6 +84,9 @@ def test_mirror_from_its_creation_to_the_failback(plain: Run, source: OttlaProce
     assert (compared["result"], compared["start"], compared["end"], compared["skipped"]) == ("equal", 0, 3, [])
     assert "not promoted" in error("stop", "dr")
     assert "MIRRORING already" in error("failback", "dr", "orders")
+    ottla("create", "itself", "--from", source.bootstrap, "--topics", "", at=source)
+    assert "is this cluster itself" in error("failback", "itself", "orders", "--yes", at=source)
+    ottla("stop", "itself", at=source)
 
     # The copy was not promoted, so that the original stays open for writes.
     ottla("create", "early", "--from", target.bootstrap, "--topics", "", at=source)
@@ -181,3 +188,11 @@ def test_switch_checks_the_mirror_waits_for_the_producers_and_promotes(
     assert [(row["topic"], row["state"]) for row in rows(plain, "move", target)] == [("payments", "MIRRORING")]
     assert "Promoted payments" in plain("mirror", "promote", "move", "payments", "--yes", "-b", target.bootstrap).out
     assert "no topic to promote" in switch("--yes").err
+
+
+def test_cluster_of_stock_kafka_has_no_mirrors() -> None:
+    def refuse(_: object) -> None:
+        raise error_for(ErrorCode.UNSUPPORTED_VERSION, None)
+
+    with pytest.raises(Failure, match="not Ottla"):
+        mirror_names(cast("Any", SimpleNamespace(list_config_resources=refuse)))

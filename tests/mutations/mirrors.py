@@ -28,6 +28,13 @@ SITES = "tests/chaos/test_mirror_sites.py"
 
 ROWS: tuple[Row, ...] = (
     (
+        "a topic does not become a copy of itself, which would make it read-only",
+        "cli/mirror_failback.py",
+        "    if _identity(local) == _identity(source):\n",
+        "    if False:\n",
+        ("tests/cli/test_mirror.py::test_mirror_from_its_creation_to_the_failback",),
+    ),
+    (
         "an answer that a quota of the source has emptied does not count as one without news",
         "partitions/replication/fetcher.py",
         "        if not throttle_ms:\n",

@@ -99,6 +99,11 @@ def _cancel(
 
 def _check_source(mirror: str, local: api.Admin, source: api.Admin, names: list[str]) -> None:
     """Raise Failure unless the source has each topic, with the same id and open for writes."""
+    if _identity(local) == _identity(source):
+        raise Failure(
+            f"the source of mirror {mirror!r} is this cluster itself, and nothing was changed",
+            f"`ottla mirror alter {mirror} --from` changes it.",
+        )
     mapping = names_of(local, mirror)
     here, there = all_topics(local), all_topics(source)
     states = states_of_topics(source)
@@ -110,6 +115,12 @@ def _check_source(mirror: str, local: api.Admin, source: api.Admin, names: list[
         ours = FailbackTopic(here[name].topic_id, here[name].partitions, "")
         if problem := failback_problem(other, ours, found):
             raise Failure(f"topic {name!r} cannot become a copy: {problem[0]}", f"Nothing was changed. {problem[1]}")
+
+
+def _identity(admin: api.Admin) -> tuple[str, set[tuple[str, int]]]:
+    """Return the id and the addresses of a cluster: clusters from copies of one directory have the same id."""
+    cluster = admin.describe_cluster()
+    return cluster.cluster_id, {(each.host, each.port) for each in cluster.brokers}
 
 
 def _show_losses(mirror: str, output: Output, both: tuple[api.Admin, api.Admin], topics: list[str]) -> None:

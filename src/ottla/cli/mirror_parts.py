@@ -12,6 +12,8 @@ from ottla.cli.commands import Options
 from ottla.cli.names import all_topics, check_exists
 from ottla.clients import admin as api
 from ottla.clients.admin import ConfigResource, ResourceType
+from ottla.clients.errors import BrokerError
+from ottla.common.errors import ErrorCode
 from ottla.common.failure import Failure
 from ottla.common.ids import TopicPartition
 from ottla.metadata.mirrors import MIRROR_SETTING, STATE_SETTING, TopicNames
@@ -43,8 +45,16 @@ def resource_of(name: str) -> ConfigResource:
 
 
 def mirror_names(admin: api.Admin) -> list[str]:
-    """The names of all mirrors, sorted."""
-    return sorted(each.name for each in admin.list_config_resources([ResourceType.MIRROR]))
+    """The names of all mirrors, sorted. Raises Failure if the cluster is not Ottla, and so has none."""
+    try:
+        return sorted(each.name for each in admin.list_config_resources([ResourceType.MIRROR]))
+    except BrokerError as error:
+        if error.code is not ErrorCode.UNSUPPORTED_VERSION:
+            raise
+        raise Failure(
+            "this cluster cannot have a mirror, since it is not Ottla",
+            "The commands connect to the target of a mirror (-b); --from of `ottla mirror create` is its source.",
+        ) from error
 
 
 def report_of(admin: api.Admin, name: str) -> MirrorReport:

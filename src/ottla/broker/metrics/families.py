@@ -384,7 +384,7 @@ MIRROR_ANSWER_AGE = _family(
 MIRROR_TRUNCATED = _family(
     "ottla_mirror_truncated_records",
     GAUGE,
-    "Records that were dropped since the source had lost them, since this node leads the partitions.",
+    "Records that were dropped because the source does not have them, since this node leads the partitions.",
     "mirror",
 )
 MIRROR_SKIPPED = _family(

@@ -188,8 +188,9 @@ def explain(report: MirrorReport, mirror: str) -> list[Finding]:
             age_s = row["age_ms"] // 1000
             found.append(Finding(subject, f"the source has not answered for {age_s} s", "Check the link to the source"))
         if row.get("truncated"):
-            text = f"{row['truncated']} records were dropped, because the source had lost them"
-            found.append(Finding(subject, text, "Look for an unclean election at the source"))
+            text = f"{row['truncated']} records were dropped, because the source does not have them"
+            step = "After a failback, only this cluster had them; else look for an unclean election at the source"
+            found.append(Finding(subject, text, step))
         if row.get("skipped"):
             text = f"{row['skipped']} offsets were skipped: the source had deleted them before they were copied"
             found.append(Finding(subject, text, "Raise the retention of the source"))
