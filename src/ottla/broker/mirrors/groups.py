@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterable, Mapping
 from itertools import groupby
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
+from ottla.broker.mirrors.acls import AclPorts
 from ottla.broker.mirrors.source import Source, awaited
 from ottla.common.errors import ErrorCode, KafkaError, error_code
 from ottla.common.ids import TopicPartition
@@ -36,8 +37,6 @@ from ottla.protocol.messages.offset_fetch import (
 )
 
 if TYPE_CHECKING:
-    from ottla.cluster.metadata.log import MetadataShell
-    from ottla.common.clock import Clock
     from ottla.coordination.coordinators import Coordinators
     from ottla.partitions.partitions import Partitions
     from ottla.protocol.messages.find_coordinator import FindCoordinatorResponse
@@ -53,11 +52,9 @@ _KINDS: Final = ("", "classic", "consumer", "streams")
 _FETCHED_AT_ONCE: Final = 200
 
 
-class GroupPorts(Protocol):
+class GroupPorts(AclPorts, Protocol):
     """The parts of the node that copy offsets."""
 
-    metadata: MetadataShell
-    clock: Clock
     partitions: Partitions
     coordinators: Coordinators
 

@@ -17,7 +17,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from ottla.broker.mirrors.acls import AclCopier
-from ottla.broker.mirrors.groups import GroupOffsets
+from ottla.broker.mirrors.groups import GroupOffsets, GroupPorts
 from ottla.broker.mirrors.pace import Pace
 from ottla.broker.mirrors.problems import Measures, Problems
 from ottla.broker.mirrors.source import Source, awaited
@@ -52,19 +52,15 @@ from ottla.partitions.replication.replication import fetch_settings
 from ottla.replication.leader import ClusterView
 
 if TYPE_CHECKING:
-    from ottla.cluster.metadata.log import MetadataShell
     from ottla.cluster.node.schedulers import Schedulers
     from ottla.cluster.node.settings import NodeSettings
-    from ottla.common.clock import Clock
     from ottla.common.completion import Completion
     from ottla.common.slices import Slices
     from ottla.config import BrokerConfig
     from ottla.controller.state import Outcome
-    from ottla.coordination.coordinators import Coordinators
     from ottla.log import LogManager
     from ottla.metadata.image import MetadataImage
     from ottla.partitions.partition import Partition
-    from ottla.partitions.partitions import Partitions
     from ottla.protocol.messages.metadata import MetadataResponse, MetadataResponsePartition
     from ottla.replication.session import FetchSettings
 
@@ -79,19 +75,12 @@ FETCHERS_OF_LONG_LINE: Final = 4
 _PARTS: Final = 200
 
 
-class MirrorNode(Protocol):
+class MirrorNode(GroupPorts, Protocol):
     """The parts of the node that its mirrors use."""
 
     settings: NodeSettings
-    metadata: MetadataShell
-    clock: Clock
     schedulers: Schedulers
     logs: LogManager
-    partitions: Partitions
-    coordinators: Coordinators
-
-    @property
-    def node_id(self) -> int: ...
 
 
 class Copiers(NamedTuple):
