@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from pyspark.sql import DataFrame
 
-from ottla.clients.consumer.record import TimestampType
+from ottla.clients.consumer.record import Record, TimestampType, record_class
 from ottla.connect import plugins
 from ottla.connect.api import SinkTask, SinkTaskContext, TopicPartition
 from ottla.connect.errors import ConnectError
@@ -37,19 +37,6 @@ class FunctionSinkWork(NamedTuple):
     plain: str
     config: Mapping[str, str]
     worker: Mapping[str, str]
-
-
-class _Raw(NamedTuple):
-    """A record of a topic in bytes."""
-
-    topic: str
-    partition: int
-    offset: int
-    timestamp: int
-    timestamp_type: TimestampType
-    key: bytes | None
-    value: bytes | None
-    headers: list[tuple[str, bytes | None]]
 
 
 def write_batch(
@@ -114,7 +101,7 @@ class _Writer:
         """How many records were skipped."""
         return self._tolerance.skipped
 
-    def write(self, rows: list[_Raw]) -> None:
+    def write(self, rows: list[Record[bytes, bytes]]) -> None:
         """Hand records to the task, without those that the other system has already."""
         new = {TopicPartition(each.topic, each.partition): each.offset for each in reversed(rows)}
         added = [tp for tp in new if tp not in self._opened]
@@ -166,16 +153,9 @@ class _Writer:
         )
 
 
-def _raw(row: Mapping[str, Any]) -> _Raw:
+def _raw(row: Mapping[str, Any]) -> Record[bytes, bytes]:
     headers = [(each["key"], each["value"]) for each in row["headers"] or ()]
     timestamp = row["timestamp"]
-    return _Raw(
-        row["topic"],
-        row["partition"],
-        row["offset"],
-        -1 if timestamp is None else round(timestamp.timestamp() * 1000),
-        TimestampType(row["timestampType"]),
-        row["key"],
-        row["value"],
-        headers,
-    )
+    timestamp_ms = -1 if timestamp is None else round(timestamp.timestamp() * 1000)
+    kind = record_class(row["topic"], row["partition"], timestamp_type=TimestampType(row["timestampType"]))
+    return kind(row["offset"], timestamp_ms, row["key"], row["value"], headers)
