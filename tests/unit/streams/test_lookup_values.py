@@ -27,6 +27,7 @@ from ottla.spark.range_reader import arrow_schema
 from ottla.streams.lookup import Stored
 from ottla.streams.lookup_values import decode_value
 from ottla.streams.settings import format_options
+from tests.conftest import DRAWN_EXAMPLES
 
 PLACE = TopicPartition("t", 3)
 
@@ -115,15 +116,15 @@ def random_value(kind: Any, chance: random.Random) -> Any:
     return chance.randrange(-(2 ** (kind.bit_width - 1)), 2 ** (kind.bit_width - 1))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=DRAWN_EXAMPLES, deadline=None)
 @given(structs(KINDS), st.randoms(use_true_random=False), st.booleans())
 def test_json_is_the_same_as_in_spark(schema: str, chance: random.Random, is_damaged: bool) -> None:
     from pyspark.sql.pandas.types import to_arrow_type
 
     from ottla.clients.arrow_columns import plan_of
-    from ottla.spark.ddl import nullable, parse, parse_schema
+    from ottla.spark.ddl import data_type, nullable, parse
 
-    kind = to_arrow_type(parse_schema(schema), timezone="UTC")
+    kind = to_arrow_type(data_type(parse(schema)), timezone="UTC")
     assert plan_of_type(nullable(parse(schema))) == plan_of(kind)
     text = to_json(pa.array([random_value(kind, chance) or {}], kind))[0].as_py()
     if is_damaged:
@@ -202,7 +203,7 @@ def without_logical(schema: Any) -> Any:
     return [without_logical(each) for each in schema] if isinstance(schema, list) else schema
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=DRAWN_EXAMPLES, deadline=None)
 @given(AVRO, st.randoms(use_true_random=False), st.booleans())
 def test_avro_is_the_same_as_in_spark(shape: Any, chance: random.Random, is_damaged: bool) -> None:
     schema = named(shape, iter(range(1_000)))
@@ -295,7 +296,7 @@ def fill(message: Any, chance: random.Random) -> Any:
     return message
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=DRAWN_EXAMPLES, deadline=None)
 @given(st.randoms(use_true_random=False), st.booleans())
 def test_protobuf_is_the_same_as_in_spark(chance: random.Random, is_damaged: bool) -> None:
     descriptors = random_descriptors(chance)
