@@ -62,7 +62,7 @@ GRACE_S = 120
 LOG_OFFSET = pytest.StashKey[int]()
 STDERR = pytest.StashKey[int]()
 # No test asserts times; a busy machine would exceed Hypothesis's limit of 200 ms for an example. `make fuzz` draws many
-# more examples in the tests that do not choose their number.
+# more examples in the tests that do not choose a number of their own, or that choose a multiple of this one.
 DRAWN_EXAMPLES = int(os.environ.get("OTTLA_DRAWN_EXAMPLES", "40"))
 hypothesis.settings.register_profile("ottla", deadline=None, max_examples=DRAWN_EXAMPLES)
 hypothesis.settings.load_profile("ottla")

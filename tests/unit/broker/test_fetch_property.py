@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ottla.common.completion import Completion
+from tests.conftest import DRAWN_EXAMPLES
 
 from .harness import open_harness
 from .test_fetch import Client, Key
@@ -115,7 +116,7 @@ class Story:
         assert self.waiting is not None, "a response without changes"
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=DRAWN_EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.lists(ACTIONS, max_size=40))
 def test_every_record_is_read_once_and_in_order(actions: list[tuple[str, int, int]]) -> None:
     with tempfile.TemporaryDirectory() as directory, open_harness(directory) as harness:

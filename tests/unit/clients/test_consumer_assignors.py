@@ -18,6 +18,7 @@ from ottla.clients.consumer.assignors import (
     StickyAssignor,
 )
 from ottla.common.ids import TopicPartition
+from tests.conftest import DRAWN_EXAMPLES
 
 TOPICS = ("a", "b", "c")
 counts_of = st.fixed_dictionaries({topic: st.integers(0, 7) for topic in TOPICS})
@@ -33,7 +34,7 @@ def present(counts: dict[str, int]) -> dict[str, int]:
 
 
 @given(counts_of, groups)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=2 * DRAWN_EXAMPLES, deadline=None)
 @pytest.mark.parametrize("name", list(ASSIGNORS))
 def test_every_partition_is_assigned_to_one_subscriber(
     name: str, counts: dict[str, int], subscriptions: list[set[str]]
@@ -49,7 +50,7 @@ def test_every_partition_is_assigned_to_one_subscriber(
 
 
 @given(counts_of, groups)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=DRAWN_EXAMPLES, deadline=None)
 def test_roundrobin_and_range_assign_as_kafka_python_does(
     counts: dict[str, int], subscriptions: list[set[str]]
 ) -> None:
@@ -76,7 +77,7 @@ def test_roundrobin_and_range_assign_as_kafka_python_does(
 
 
 @given(st.integers(1, 30), st.integers(1, 6), st.integers(1, 6))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=DRAWN_EXAMPLES, deadline=None)
 def test_sticky_moves_only_as_many_partitions_as_balance_needs(partitions: int, before: int, after: int) -> None:
     assignor = StickyAssignor()
     counts = {"t": partitions}

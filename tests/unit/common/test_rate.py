@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.common.rate import UNLIMITED, SampledRate, TokenBucket
+from tests.conftest import DRAWN_EXAMPLES
 
 SAMPLES, SAMPLE_MS = 11, 1000
 
@@ -85,7 +86,7 @@ EVENTS = st.lists(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=2 * DRAWN_EXAMPLES, deadline=None)
 @given(EVENTS)
 def test_pause_equals_kafkas_within_a_sample(events: list[tuple[int, int]]) -> None:
     """Samples that Kafka cleared may seem older than the first of the counted ones, by a part of a sample."""
@@ -97,7 +98,7 @@ def test_pause_equals_kafkas_within_a_sample(events: list[tuple[int, int]]) -> N
         assert abs(rate.wait_ms(1_000, now_ms) - kafka.wait_ms(1_000, now_ms)) <= SAMPLE_MS
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=DRAWN_EXAMPLES, deadline=None)
 @given(EVENTS)
 def test_what_is_taken_back_does_not_count(events: list[tuple[int, int]]) -> None:
     rate, other, now_ms = SampledRate(), SampledRate(), 0

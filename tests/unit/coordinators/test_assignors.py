@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from ottla.common.ids import Uuid
 from ottla.coordinators.group.assignors import ASSIGNORS, GroupSpec, MemberSpec, TargetPartitions
+from tests.conftest import DRAWN_EXAMPLES
 
 Topics = dict[Uuid, int]
 # Members by their topics.
@@ -101,7 +102,7 @@ def test_uniform_differs_by_one_partition_and_moves_as_few_as_possible(world: tu
         before = target
 
 
-@settings(max_examples=200)
+@settings(max_examples=2 * DRAWN_EXAMPLES)
 @given(mixed_topics())
 def test_uniform_balances_different_subscriptions(world: tuple[Topics, list[Members]]) -> None:
     topics, steps = world

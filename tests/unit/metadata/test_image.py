@@ -15,6 +15,7 @@ from ottla.metadata.snapshot import snapshot_records
 from ottla.protocol import metadata_records as m
 from ottla.protocol.message import Message
 from ottla.protocol.metadata_records import decode_metadata_record, encode_metadata_record
+from tests.conftest import DRAWN_EXAMPLES
 
 IDS = [bytes([i]) * 16 for i in range(1, 6)]
 
@@ -129,7 +130,7 @@ def histories(draw: st.DrawFn) -> list[Message]:
     return records
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=2 * DRAWN_EXAMPLES, deadline=None)
 @given(histories())
 def test_image_survives_its_snapshot(records: list[Message]) -> None:
     image = replayed(records)
@@ -140,7 +141,7 @@ def test_image_survives_its_snapshot(records: list[Message]) -> None:
     assert replace(again, offset=image.offset, epoch=image.epoch) == image
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=DRAWN_EXAMPLES, deadline=None)
 @given(histories(), st.data())
 def test_image_is_independent_of_delta_boundaries(records: list[Message], data: st.DataObject) -> None:
     cut = data.draw(st.integers(0, len(records)))

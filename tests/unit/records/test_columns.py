@@ -28,12 +28,13 @@ from ottla.records.batch import Buffer, seal
 from ottla.records.builder import ControlType
 from ottla.records.columns import BinaryColumn, RecordColumns
 from ottla.records.reader import encoded_records
+from tests.conftest import DRAWN_EXAMPLES
 from tests.uncompiled import record_kernels
 
 from .samples import CODECS, INT64, RECORDS, ROWS
 from .test_mutations import BATCHES, _mutate, _seal_if_possible
 
-MANY = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+MANY = settings(max_examples=DRAWN_EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 WIDE = 1 << 40
 UNCOMPILED = record_kernels()["_decode_columns"]
 Row = tuple[Any, ...]
@@ -275,7 +276,7 @@ def _outcome(columns: Any, corrupted: bytes) -> object:
     return batches, rest, columns.rows, columns.size, columns.full, rows_of(columns.close())
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=3 * DRAWN_EXAMPLES, deadline=None)
 @given(codec=st.sampled_from([Codec.NONE, Codec.NONE, Codec.ZSTD]), most=st.integers(1, 30), data=st.data())
 def test_both_column_kernels_agree_on_mutated_batches(codec: Codec, most: int, data: st.DataObject) -> None:
     compiled = compiled_columns()

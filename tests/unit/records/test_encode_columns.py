@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from ottla.common.kernels import is_compiled
 from ottla.records import EncodedRecords, Record, _encode_columns, kernels
 from ottla.records.murmur2 import partition_for_key
+from tests.conftest import DRAWN_EXAMPLES
 from tests.uncompiled import record_kernels
 
 from .samples import FIELD, HEADERS
@@ -18,7 +19,7 @@ from .samples import FIELD, HEADERS
 HUGE = 1 << 40
 UNCOMPILED = record_kernels()["_encode_columns"]
 Row = tuple[int | None, bytes | None, bytes | None, list[tuple[str, bytes | None]], int | None]
-BOTH = settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+BOTH = settings(max_examples=DRAWN_EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 def compiled() -> ModuleType | None:
@@ -160,7 +161,7 @@ def test_each_row_is_encoded_once_in_order_within_batch_size(
 
 
 @pytest.mark.skipif(compiled() is None, reason="the kernels are not compiled here")
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=2 * DRAWN_EXAMPLES, deadline=None)
 @given(rows=ROWS, batch_size=st.integers(0, 600), room=st.sampled_from([0, 100, 1000, HUGE]))
 def test_both_encoders_build_the_same_batches(rows: list[Row], batch_size: int, room: int) -> None:
     outcomes = []

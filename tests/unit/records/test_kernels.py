@@ -25,11 +25,12 @@ from ottla.records import (
 )
 from ottla.records.batch import Buffer, EncodedRecords, patch
 from ottla.records.compaction import retain
+from tests.conftest import DRAWN_EXAMPLES
 
 from .conftest import compiled_kernels, uncompiled_kernels
 from .samples import CODECS, INT64, NEAR, RECORDS, ROWS, batch_with_deltas, rows_of, with_payload
 
-BOTH = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+BOTH = settings(max_examples=DRAWN_EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @pytest.mark.parametrize("codec", CODECS)
@@ -65,7 +66,7 @@ def test_sums_beyond_int64_wrap(kernel: SimpleNamespace, timestamps: list[int], 
 
 
 @pytest.mark.skipif(compiled_kernels() is None, reason="the kernels are not compiled here")
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=DRAWN_EXAMPLES, deadline=None)
 @given(rows=RECORDS, deltas=st.none() | st.lists(st.integers(0, (1 << 31) - 1), min_size=20, max_size=20))
 def test_both_kernels_write_the_same_bytes(rows: list, deltas: list[int] | None) -> None:
     compiled = compiled_kernels()
@@ -137,7 +138,7 @@ def test_nothing_is_read_beyond_the_end() -> None:
 
 
 @pytest.mark.skipif(compiled_kernels() is None, reason="the kernels are not compiled here")
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=2 * DRAWN_EXAMPLES, deadline=None)
 @given(rows=RECORDS | NEAR, data=st.data(), shift=st.sampled_from([0, 1, -5_000_000_000, (1 << 63) - 1]))
 def test_both_kernels_agree_on_corrupted_records(rows: list, data: st.DataObject, shift: int) -> None:
     compiled = compiled_kernels()

@@ -22,6 +22,7 @@ from ottla.records import (
 )
 from ottla.records.batch import seal
 from ottla.records.compaction import retain
+from tests.conftest import DRAWN_EXAMPLES
 
 from .samples import CODECS, rows_of
 
@@ -32,7 +33,7 @@ RULES = [
     ProduceRules("t", compacted=True, before_max_ms=1_000),
     ProduceRules("t", compression_type="zstd", timestamp_type="LogAppendTime"),
 ]
-MANY = settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+MANY = settings(max_examples=DRAWN_EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 def _mutate(batch: bytes, data: st.DataObject) -> bytearray:

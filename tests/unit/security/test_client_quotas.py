@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.security.client_quotas import AddressQuotas, ClientQuotas, Quota, Windows
+from tests.conftest import DRAWN_EXAMPLES
 
 # Users and client ids of entities; None is the default entity, "" stands for no such part.
 ORDER = [("u", "c"), ("u", None), ("u", ""), (None, "c"), (None, None), (None, ""), ("", "c"), ("", None)]
@@ -26,7 +27,7 @@ def quotas(**limits: float) -> ClientQuotas:
     return made
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=2 * DRAWN_EXAMPLES, deadline=None)
 @given(st.sets(st.integers(0, len(ORDER) - 1)))
 def test_the_first_quota_in_the_order_of_kafka_holds(present: set[int]) -> None:
     made = ClientQuotas(Windows(), Windows())

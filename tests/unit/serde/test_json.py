@@ -19,13 +19,14 @@ from hypothesis import strategies as st
 
 from ottla.clients.arrow_columns import array_of, plan_of
 from ottla.serde import _json, _json_writer, _views
+from tests.conftest import DRAWN_EXAMPLES
 from tests.unit.serde.plain import plain
 
 READERS = [(_json, _views), (plain("_json"), plain("_views"))]
 WRITERS = [(_json_writer, _views), (plain("_json_writer"), plain("_views"))]
 both = pytest.mark.parametrize("modules", READERS, ids=["built", "plain"])
 both_writers = pytest.mark.parametrize("modules", WRITERS, ids=["built", "plain"])
-some = settings(deadline=None, max_examples=150)
+some = settings(deadline=None, max_examples=DRAWN_EXAMPLES)
 Modules = tuple[ModuleType, ModuleType]
 
 
@@ -329,7 +330,7 @@ LENIENT = re.compile(rb"'|NaN|INF|Infinity|\\u[dD]")
 
 
 @both
-@settings(deadline=None, max_examples=400)
+@settings(deadline=None, max_examples=2 * DRAWN_EXAMPLES)
 @given(
     VALUES,
     st.lists(st.tuples(st.integers(0, 60), st.sampled_from(list(b'{}[]:,"\\ue019-+.x \n\xc3\xa9')), st.booleans())),

@@ -19,6 +19,7 @@ from ottla.spark.json_columns import to_json
 from ottla.spark.options import OptionError, SinkOptions, SourceOptions, read_sink_options, read_source_options
 from ottla.spark.source import source_schema
 from ottla.spark.writing_formats import encoder
+from tests.conftest import DRAWN_EXAMPLES
 
 FLIGHT = "carrier STRING, delay INT"
 
@@ -189,7 +190,7 @@ def columns(draw: st.DrawFn) -> tuple[str, list[dict[str, Any] | None]]:
     return ", ".join(fields), draw(st.lists(st.none() | row, min_size=1, max_size=25))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=DRAWN_EXAMPLES, deadline=None)
 @given(columns())
 def test_written_values_are_read_back(drawn: tuple[str, list[dict[str, Any] | None]]) -> None:
     from pyspark.sql.pandas.types import to_arrow_type

@@ -8,6 +8,7 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.conftest import DRAWN_EXAMPLES
 from tests.unit.registry.support import Api, record
 
 scalars = st.none() | st.booleans() | st.integers() | st.floats() | st.text()
@@ -156,7 +157,7 @@ queries = st.lists(
     max_size=3,
 )
 methods = st.sampled_from(("GET", "POST", "PUT", "DELETE", "PATCH", "HEAD", "OPTIONS"))
-relaxed = settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+relaxed = settings(max_examples=2 * DRAWN_EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def filled() -> Api:

@@ -14,6 +14,7 @@ from ottla.schemas.model import InvalidSchema, Reference, Schema, SchemaType
 from ottla.schemas.parsing import parse
 from ottla.schemas.protobuf.schema import ProtobufSchema, parse_protobuf
 from ottla.schemas.protobuf.tokens import MAX_DEPTH
+from tests.conftest import DRAWN_EXAMPLES
 
 from .corpus import INVALID, VALID
 
@@ -92,7 +93,7 @@ extend A { | extensions 5 to max; | reserved 3; | service S { | rpc R (A) return
 
 
 @given(st.one_of(st.text(max_size=200), st.lists(st.sampled_from(FRAGMENTS), max_size=40).map(" ".join)))
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=2 * DRAWN_EXAMPLES, deadline=None)
 def test_arbitrary_text_is_a_schema_or_invalid(text: str) -> None:
     try:
         schema = parsed(text)
@@ -103,7 +104,7 @@ def test_arbitrary_text_is_a_schema_or_invalid(text: str) -> None:
 
 
 @given(st.binary(max_size=200))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=DRAWN_EXAMPLES, deadline=None)
 def test_arbitrary_descriptor_is_a_schema_or_invalid(data: bytes) -> None:
     try:
         parsed(base64.b64encode(data).decode())
