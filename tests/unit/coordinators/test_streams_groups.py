@@ -506,8 +506,13 @@ def test_streams_member_converts_an_empty_classic_group_only(ready: GroupDriver)
     assert commit(ready) is ErrorCode.NONE
     assert set(ready.shard.groups) == {"g"}
     member = StreamsMember(ready, "a")
+    offsets = ready.ask(FetchOffsets(OffsetFetchRequestGroup(group_id="g", topics=None)))
+    assert offsets.topics, "as a mirror commits them before the first member joins"
     assert member.beat() is ErrorCode.NONE
     assert not ready.shard.groups
+    for _ in range(2):
+        assert ready.ask(FetchOffsets(OffsetFetchRequestGroup(group_id="g", topics=None))) == offsets
+        ready.restart()
     member.leave()
     ready.ask(DeleteGroup("g"))
     ConsumerMember(ready, "c", "in").beat()
