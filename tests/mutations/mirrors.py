@@ -28,6 +28,13 @@ SITES = "tests/chaos/test_mirror_sites.py"
 
 ROWS: tuple[Row, ...] = (
     (
+        "a mirror whose settings have changed still reports how far its copy was",
+        "broker/mirrors/mirror.py",
+        "        self._former = dict(closed._former)",
+        "        self._former = {}",
+        (f"{COPY}::test_mirror_that_is_paused_or_changed_still_reports_how_far_its_copy_was",),
+    ),
+    (
         "a topic does not become a copy of itself, which would make it read-only",
         "cli/mirror_failback.py",
         "    if _identity(local) == _identity(source):\n",

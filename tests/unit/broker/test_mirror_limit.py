@@ -155,6 +155,9 @@ class RunningMirror:
     def publish(self, *_: object) -> None:
         """No topics."""
 
+    def replaces(self, closed: RunningMirror) -> None:
+        self.replaced = closed
+
     def close(self) -> None:
         self.closed = True
 
@@ -186,6 +189,7 @@ def test_mirror_is_not_restarted_when_only_its_rate_changes(monkeypatch: pytest.
     assert (len(started), started[0].rate) == (1, UNLIMITED)
     set_to(topics="b")
     assert (len(started), started[0].closed) == (2, True)
+    assert started[1].replaced is started[0], "it reports what the former one knew"
     set_to()
     assert started[1].closed
 

@@ -276,6 +276,16 @@ class MirrorNode:
         )
         self.mirror.source.metadata = self.source_metadata  # type: ignore[method-assign]
 
+    def changed(self) -> Mirror:
+        """Return a mirror with other settings in place of the present one."""
+        former, settings = self.mirror, {"bootstrap.servers": "127.0.0.1:2", "topics": "t"}
+        typed = {key: each.value for key, each in resolve_mirror(settings).items()}
+        former.close()
+        self.mirror = Mirror(cast("Any", self), "dr", typed)
+        self.mirror.replaces(former)
+        self.mirror.source.metadata = self.source_metadata  # type: ignore[method-assign]
+        return self.mirror
+
     def get(self, _topic: str, _index: int) -> Partition:
         return self.copy.partition
 
@@ -325,6 +335,31 @@ def test_mirror_goes_on_after_an_unhandled_error_and_reports_it(
 
     asyncio.run(scenario())
     assert len([each for each in caplog.records if each.exc_info]) == 1, "one traceback for equal errors"
+
+
+def test_mirror_that_is_paused_or_changed_still_reports_how_far_its_copy_was(tmp_path: Path) -> None:
+    """An unplanned promotion needs it, when other settings were tried after the loss of the source."""
+
+    async def scenario() -> None:
+        node = MirrorNode(Copy(tmp_path), asyncio.get_running_loop())
+        await node.until(lambda: node.copies)
+        [copy] = node.mirror._copies.values()
+        copy.take_end(7)
+        copy.progress.truncated = 3
+        changed = node.changed()
+        node.is_source_lost = True
+        [row] = cast("Any", changed.status()["partitions"])
+        assert (row["lag"], row["age_ms"], row["truncated"]) == (7, 0, 3)
+        node.is_source_lost = False
+        await node.until(lambda: bool(changed._copies))
+        [row] = cast("Any", changed.status()["partitions"])
+        assert (row["lag"], row["age_ms"], row["truncated"]) == (7, UNKNOWN, 3), "the source has to answer again"
+        node.copy.partition.close()
+        changed._drop_ended()
+        assert not changed._former, "another leader has other records"
+        changed.close()
+
+    asyncio.run(scenario())
 
 
 def test_node_of_the_source_that_does_not_answer_is_the_problem_while_it_leads(tmp_path: Path) -> None:

@@ -103,6 +103,8 @@ class Mirror:
         self._problems = Problems()
         self._waiting: dict[TopicPartition, tuple[str, str]] = {}
         self._copies: dict[TopicPartition, MirroredPartition] = {}
+        self._former: dict[TopicPartition, MirroredPartition] = {}
+        """The last copy of partitions that are not fetched now: an unplanned promotion reports how far it was."""
         # Partitions whose producers are being removed.
         self._resetting: set[Partition] = set()
         self._states = self._read_states()
@@ -170,11 +172,14 @@ class Mirror:
     def close(self) -> None:
         """Stop; what was copied stays."""
         self._task.cancel()
+        for key, copy in list(self._copies.items()):
+            self._drop(key, copy)
         self._fetchers.close()
-        for copy in self._copies.values():
-            copy.close()
-        self._copies.clear()
         self.source.close()
+
+    def replaces(self, closed: Mirror) -> None:
+        """Continue the reports of a mirror that was closed because its settings have changed."""
+        self._former = dict(closed._former)
 
     # -- comparing -----------------------------------------------------------------------------------------------
 
@@ -280,6 +285,9 @@ class Mirror:
                     self._node.schedulers.flush_threads.run, self._node.clock.monotonic_ms, self._pace.retry
                 )
                 copy = self._copies[key] = MirroredPartition(partition, row.leader_id, row.leader_epoch, ports)
+                former = self._former.pop(key, None)
+                if former is not None and former.partition is partition:
+                    copy.continues(former)
                 self._fetchers.following(copy)
             elif known.follow(row.leader_id, row.leader_epoch):
                 self._fetchers.following(known)
@@ -292,9 +300,18 @@ class Mirror:
         for key, copy in list(self._copies.items()):
             if copy.partition.closed or self._states.get(key.topic) != MIRRORING:
                 self._drop(key, copy)
+        self._former = {
+            key: copy
+            for key, copy in self._former.items()
+            if not copy.partition.closed and self._states.get(key.topic) == MIRRORING
+        }
 
     def _drop(self, key: TopicPartition, copy: MirroredPartition) -> None:
-        del self._copies[key]
+        progress = copy.progress
+        if progress.answered_ms != UNKNOWN:
+            progress.answered_ms = max(progress.answered_ms, self._fetchers.answered_ms(copy))
+        progress.problem = ""
+        self._former[key] = self._copies.pop(key)
         copy.close()
         self._fetchers.unfollowed(copy)
 
@@ -399,7 +416,9 @@ class Mirror:
 
     def _row(self, partition: Partition, state: str) -> dict[str, object]:
         key = partition.topic_partition
-        copy = self._copies.get(key)
+        copy = self._copies.get(key) or self._former.get(key)
+        if copy is not None and copy.partition is not partition:
+            copy = None
         age_ms = UNKNOWN if copy is None else self._answered_ms_ago(copy)
         row = partition_row(partition, PAUSED if self.is_paused and state == MIRRORING else state, copy, age_ms)
         waits = self._waiting.get(key)

@@ -38,6 +38,7 @@ class Mirrors:
             mirror.publish(old, new)
 
     def _follow(self, node: MirrorNode, wanted: Mapping[str, Mapping[str, str]]) -> None:
+        closed: dict[str, Mirror] = {}
         for name, (settings, mirror) in list(self._running.items()):
             after = wanted.get(name)
             if after and without_rate(after) == without_rate(settings):
@@ -45,11 +46,14 @@ class Mirrors:
                 mirror.throttle(int(str(resolve_mirror(after)[RATE_SETTING].value)))
                 self._running[name] = after, mirror
             elif after != settings:
-                self._running.pop(name)[1].close()
+                closed[name] = self._running.pop(name)[1]
+                closed[name].close()
         for name, settings in wanted.items():
             if name not in self._running:
                 values = {key: entry.value for key, entry in resolve_mirror(settings).items()}
                 self._running[name] = settings, late.Mirror(node, name, values)
+                if name in closed:
+                    self._running[name][1].replaces(closed[name])
 
     def status(self, name: str) -> dict[str, object]:
         """The state of a mirror on this node; see `Mirror.status`."""

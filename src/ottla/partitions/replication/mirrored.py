@@ -110,6 +110,11 @@ class MirroredPartition:
         self.progress.answered_ms = UNKNOWN
         return True
 
+    def continues(self, former: MirroredPartition) -> None:
+        """Take over the report of the previous copy by this leader; the source has to answer again."""
+        self.progress = former.progress
+        self.progress.answered_ms, self.progress.problem = UNKNOWN, ""
+
     @property
     def lag(self) -> int:
         """The records that the source had at its last answer and that are not here; -1 if it has not answered yet."""
