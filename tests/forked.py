@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import functools
 import os
 import pickle
 import resource
@@ -24,7 +25,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO
 
@@ -156,6 +157,9 @@ def preceded(python_path: Sequence[str]) -> dict[str, str]:
     return {"PYTHONPATH": os.pathsep.join([*python_path, *filter(None, [own])])} if python_path else {}
 
 
+Start = Callable[..., Process]
+
+
 def start_really(
     command: list[str], stdout: IO[bytes], stderr: IO[bytes], cwd: Path, python_path: Sequence[str] = ()
 ) -> Process:
@@ -184,7 +188,7 @@ def start(
 
 
 def run(
-    words: Sequence[str], directory: Path, timeout_s: float, python_path: Sequence[str] = ()
+    words: Sequence[str], directory: Path, timeout_s: float, python_path: Sequence[str] = (), start: Start = start
 ) -> subprocess.CompletedProcess[str]:
     """Run `python -m WORDS` in a directory, by a fork if that is the same. Raises subprocess.TimeoutExpired."""
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as errors:
@@ -199,3 +203,7 @@ def run(
             each.seek(0)
             texts.append(each.read().decode())
         return subprocess.CompletedProcess(list(words), code, *texts)
+
+
+run_really = functools.partial(run, start=start_really)
+"""Does the same in a new process."""

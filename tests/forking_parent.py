@@ -30,16 +30,22 @@ SHELL = (
     "ottla.clients.admin.blocking", "ottla.clients.consumer.blocking", "ottla.clients.producer.producer",
 )  # fmt: skip
 WORKER = (*SHELL, "ottla.cli.connectors_run", "ottla.connect.serving", "ottla.connect.converters")
+# The last ones are what a broker imports when it has an address, a topic and a group.
+BROKER = (
+    "ottla.launch.serve", "ottla.broker.server", "ottla.testing.ports", "uvloop",
+    "ottla.cluster.node.late", "ottla.controller.late", "ottla.coordination.late", "ottla.log.cleaner",
+)  # fmt: skip
 PRELOADED: dict[tuple[str, ...], tuple[str, ...]] = {
     (COMMAND, "registry", "serve"): (*SHELL, "ottla.cli.registry", "ottla.launch.registry", "httpcore"),
     (COMMAND, "connect", "serve"): (*WORKER, "ottla.connect.distributed"),
     (COMMAND, "connect", "run"): (*WORKER, "ottla.connect.standalone"),
-    # The last ones are what a broker imports when it has an address, a topic and a group.
-    (COMMAND,): (
-        "ottla.launch.serve", "ottla.broker.server", "ottla.testing.ports", "uvloop",
-        "ottla.cluster.node.late", "ottla.controller.late", "ottla.coordination.late", "ottla.log.cleaner",
-    ),
+    (COMMAND,): BROKER,
     ("tests.cli.disturbed_redrive",): (*SHELL, "ottla.cli.dlq", "ottla.cli.dlq_redrive", "ottla.tools.redrive"),
+    # Not a module with a plugin for pytest, as `anyio`: pytest warns of plugins whose assertions it cannot rewrite.
+    ("pytest",): (
+        "pytest", *BROKER, *SHELL, "ottla.testing.running", "ottla.testing.unclosed", "ottla.testing.view",
+        "confluent_kafka", "kafka", "aiokafka",
+    ),
 }  # fmt: skip
 """The modules by the first words of a command.
 
@@ -99,7 +105,7 @@ def _prepare(words: tuple[str, ...]) -> None:
         if name.endswith(".late"):
             for each in module.__all__:
                 getattr(module, each)
-    if command == (COMMAND,):
+    if BROKER[0] in PRELOADED[command]:
         _prepare_requests()
     assert len(os.listdir("/proc/self/task")) == 1, "a process with threads cannot be forked"
     # The collector would write to all objects, and with that copy their memory into the new processes.
@@ -145,12 +151,13 @@ def main() -> None:
     """Serve until the other end of the socket is closed; in a new process, run its module."""
     control = socket.socket(fileno=int(sys.argv[1]))
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the tests, which close the socket
+    del sys.path[0]  # the directory of the tests, whose packages have names of other distributions
     (module, *words), directory, python_path, environment = serve(control)
     for name in [each for each in os.environ if each.startswith(PASSED_ON)]:
         del os.environ[name]
     os.environ.update(environment)
     os.chdir(directory)
-    sys.path[:1] = [str(Path.cwd()), *python_path]
+    sys.path[:0] = [str(Path.cwd()), *python_path]
     sys.argv[:] = [module, *words]
     runpy.run_module(module, run_name="__main__", alter_sys=True)
 

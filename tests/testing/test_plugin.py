@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import textwrap
 from pathlib import Path
 
 import pytest
 
 from ottla.testing.waiting import wait_until
+from tests import forked
 
 FIXTURE_TEST = """
     def test_it(ottla):
@@ -24,29 +23,32 @@ OPTIONS = "-p no:cacheprovider -p no:hypothesispytest -p no:anyio -p no:rerunfai
 
 
 class Run:
-    """Runs pytest on a file in a directory of its own; warnings are errors there."""
+    """Runs pytest on a file in a directory of its own; warnings are errors there.
 
-    def __init__(self, directory: Path, timeout_s: float = 60) -> None:
+    It is forked from a process that has imported pytest, Ottla and clients, unless a test needs a fresh process.
+    """
+
+    def __init__(self, directory: Path, timeout_s: float = 60, *, is_fresh: bool = False) -> None:
         self._directory = directory
         self._timeout_s = timeout_s
+        self._is_fresh = is_fresh
 
     def __call__(self, text: str, *options: str, ini: str = "") -> tuple[int, str]:
         (self._directory / "test_it.py").write_text(textwrap.dedent(text))
         (self._directory / "pytest.ini").write_text(f"[pytest]\naddopts = {OPTIONS}\n{ini}")
-        done = subprocess.run(
-            [sys.executable, "-m", "pytest", "test_it.py", *options],
-            cwd=self._directory,
-            capture_output=True,
-            text=True,
-            timeout=self._timeout_s,
-            check=False,
-        )
+        run = forked.run_really if self._is_fresh else forked.run
+        done = run(["pytest", "test_it.py", *options], self._directory, self._timeout_s)
         return done.returncode, done.stdout + done.stderr
 
 
 @pytest.fixture
 def run(tmp_path: Path) -> Run:
     return Run(tmp_path)
+
+
+@pytest.fixture
+def run_fresh(tmp_path: Path) -> Run:
+    return Run(tmp_path, is_fresh=True)
 
 
 @pytest.mark.parametrize("options", [(), ("--ottla=process",), ("-n2",)], ids=["thread", "process", "xdist"])
@@ -164,8 +166,8 @@ def _alive(pid: int) -> bool:
         return False
 
 
-def test_run_without_the_fixtures_imports_only_the_plugin(run: Run) -> None:
-    code, out = run("""
+def test_run_without_the_fixtures_imports_only_the_plugin(run_fresh: Run) -> None:
+    code, out = run_fresh("""
         import sys
 
         def test_it():
@@ -178,10 +180,10 @@ def test_run_without_the_fixtures_imports_only_the_plugin(run: Run) -> None:
     assert "1 passed" in out
 
 
-def test_modules_of_ottla_are_not_rewritten_by_pytest(run: Run, tmp_path: Path) -> None:
+def test_modules_of_ottla_are_not_rewritten_by_pytest(run_fresh: Run, tmp_path: Path) -> None:
     """As in an installed wheel: pytest rewrites the `assert`s of all modules of a distribution that has a plugin."""
     (tmp_path / "conftest.py").write_text("import pytest\n\npytest.register_assert_rewrite('ottla')\n")
-    code, out = run(
+    code, out = run_fresh(
         """
         from ottla.broker import server
 
