@@ -29,7 +29,7 @@ SHELL = (
     "ottla.cli.root", "uvloop",
     "ottla.clients.admin.blocking", "ottla.clients.consumer.blocking", "ottla.clients.producer.producer",
 )  # fmt: skip
-WORKER = (*SHELL, "ottla.cli.connectors_run", "ottla.connect.serving", "ottla.connect.converters")
+WORKER = (*SHELL, "ottla.cli.connectors_run", "ottla.web.server", "ottla.connect.converters")
 # The last ones are what a broker imports when it has an address, a topic and a group.
 BROKER = (
     "ottla.launch.serve", "ottla.broker.server", "ottla.testing.ports", "uvloop",
@@ -40,6 +40,7 @@ PRELOADED: dict[tuple[str, ...], tuple[str, ...]] = {
     (COMMAND, "connect", "serve"): (*WORKER, "ottla.connect.distributed"),
     (COMMAND, "connect", "run"): (*WORKER, "ottla.connect.standalone"),
     (COMMAND,): BROKER,
+    ("tests.connect.worker_process",): (*WORKER, "ottla.testing.connect"),
     ("tests.cli.disturbed_redrive",): (*SHELL, "ottla.cli.dlq", "ottla.cli.dlq_redrive", "ottla.tools.redrive"),
     # Not a module with a plugin for pytest, as `anyio`: pytest warns of plugins whose assertions it cannot rewrite.
     ("pytest",): (

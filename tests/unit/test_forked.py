@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import resource
@@ -15,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests import forked
+from tests.forking_parent import PRELOADED
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="other systems start each process")
 PROGRAM = "tests.unit.process_report"
@@ -157,3 +159,9 @@ def test_another_command_or_environment_starts_a_process(tmp_path: Path, monkeyp
         processes.append(forked.start(ottla, out, out, tmp_path))
     assert [process.wait(60) for process in processes] == [0] * 5
     assert [isinstance(each, forked.ForkedProcess) for each in processes] == [True, False, False, True, False]
+
+
+@pytest.mark.parametrize("name", sorted({name for names in PRELOADED.values() for name in names}))
+def test_module_that_is_imported_ahead_exists(name: str) -> None:
+    """The forking parent ends at an import that fails, and the tests that need a server with it."""
+    assert importlib.util.find_spec(name) is not None
