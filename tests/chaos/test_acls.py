@@ -10,7 +10,7 @@ from ottla.clients import Admin
 from ottla.clients.admin import Acl, AclFilter, AclOperation, AclResource
 from ottla.clients.errors import ClientError
 from ottla.config.authorization import STANDARD
-from tests.ottla_process import OttlaProcess
+from tests.ottla_process import ForkedOttla
 
 SETTINGS = {"authorizer.class.name": STANDARD, "super.users": "User:ANONYMOUS"}
 ROUNDS = 3
@@ -19,7 +19,7 @@ ROUNDS = 3
 def test_answered_changes_of_rules_survive_kill_9(tmp_path: Path) -> None:
     random = Random(7)
     known: set[Acl] = set()
-    with OttlaProcess(tmp_path, SETTINGS) as broker:
+    with ForkedOttla(tmp_path, SETTINGS) as broker:
         for round_number in range(ROUNDS):
             unknown: set[Acl] = set()
             timer = threading.Timer(random.uniform(0.1, 0.5), broker.kill)

@@ -10,7 +10,7 @@ from kafka.errors import KafkaError
 
 from tests.chaos.support import Writer, create_topic, read_numbers
 from tests.clients.wire import Connection, batch, fetch, produce
-from tests.ottla_process import OttlaProcess
+from tests.ottla_process import ForkedOttla
 
 TOPIC = "corrupted"
 
@@ -18,7 +18,7 @@ TOPIC = "corrupted"
 @pytest.mark.parametrize("restart", [False, True])
 @pytest.mark.parametrize("position", [30, 5000], ids=["in a batch's header", "in a record"])
 def test_corrupt_byte_is_never_served_as_a_record(tmp_path: Path, position: int, restart: bool) -> None:
-    with OttlaProcess(tmp_path) as process:
+    with ForkedOttla(tmp_path) as process:
         create_topic(process, TOPIC, partitions=2, segment_bytes=1_048_576)
         writers = [Writer(process, TOPIC, partition, size=100_000) for partition in (0, 1)]
         for writer in writers:

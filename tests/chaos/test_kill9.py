@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tests.ottla_process import OttlaProcess
+from tests.ottla_process import ForkedOttla, OttlaProcess
 
 ROUNDS = 4
 PARTITIONS = 3
@@ -23,7 +23,7 @@ STARTING = {KafkaError.COORDINATOR_LOAD_IN_PROGRESS, KafkaError.NOT_COORDINATOR,
 
 @pytest.fixture
 def process(tmp_path: Path) -> Iterator[OttlaProcess]:
-    broker = OttlaProcess(tmp_path, {"group.initial.rebalance.delay.ms": 0})
+    broker = ForkedOttla(tmp_path, {"group.initial.rebalance.delay.ms": 0})
     broker.start()
     yield broker
     broker.stop()

@@ -14,7 +14,7 @@ from ottla.log.files import Files
 from ottla.log.storage import DirectoryLock, StorageError
 from tests.chaos.support import WAIT_S, create_topic
 from tests.clients.wire import Connection, batch, produce
-from tests.ottla_process import OttlaProcess
+from tests.ottla_process import ForkedOttla, OttlaProcess
 
 
 def refused(process: OttlaProcess) -> str:
@@ -30,7 +30,7 @@ def refused(process: OttlaProcess) -> str:
 
 
 def test_port_or_directory_in_use_is_an_error(tmp_path: Path) -> None:
-    with OttlaProcess(tmp_path / "first") as first:
+    with ForkedOttla(tmp_path / "first") as first:
         create_topic(first, "t")
         second = OttlaProcess(tmp_path / "second")
         second.bootstrap = first.bootstrap
@@ -49,7 +49,7 @@ def content(directory: Path) -> list[str]:
 
 
 def test_refused_start_removes_only_what_it_created(tmp_path: Path) -> None:
-    with OttlaProcess(tmp_path / "first") as first:
+    with ForkedOttla(tmp_path / "first") as first:
         second = OttlaProcess(tmp_path / "second")
         second.bootstrap = first.bootstrap
         second.data = tmp_path / "a" / "new" / "data"
@@ -79,7 +79,7 @@ def test_refused_start_removes_only_what_it_created(tmp_path: Path) -> None:
 
 def test_directory_of_the_metadata_log_alone_is_locked_too(tmp_path: Path) -> None:
     metadata = {"metadata.log.dir": f"{tmp_path}/metadata"}
-    first = OttlaProcess(tmp_path / "first", metadata)
+    first = ForkedOttla(tmp_path / "first", metadata)
     with first:
         create_topic(first, "t")
         second = OttlaProcess(tmp_path / "second", metadata)
@@ -141,7 +141,7 @@ def test_unreadable_identity_is_an_error(tmp_path: Path, change: Callable[[str],
 
 
 def test_directory_of_another_node_is_an_error(tmp_path: Path) -> None:
-    with OttlaProcess(tmp_path / "one", {"node.id": 1}) as one:
+    with ForkedOttla(tmp_path / "one", {"node.id": 1}) as one:
         pass
     other = OttlaProcess(tmp_path / "two", {"node.id": 2})
     other.data = one.data

@@ -16,7 +16,7 @@ from confluent_kafka.admin import NewTopic
 
 from tests.chaos.support import WAIT_S, Writer, admin, create_topic, read_numbers, value_of
 from tests.clients.wire import Connection, ConnectionClosed, batch, produce, record
-from tests.ottla_process import OttlaProcess
+from tests.ottla_process import ForkedOttla, OttlaProcess
 
 SMALLEST_SEGMENT = 1_048_576
 TOPIC = "moments"
@@ -24,7 +24,7 @@ TOPIC = "moments"
 
 @pytest.fixture
 def process(tmp_path: Path) -> Iterator[OttlaProcess]:
-    broker = OttlaProcess(tmp_path, {"log.cleaner.backoff.ms": 0, "log.initial.task.delay.ms": 0})
+    broker = ForkedOttla(tmp_path, {"log.cleaner.backoff.ms": 0, "log.initial.task.delay.ms": 0})
     broker.start()
     yield broker
     broker.stop()
@@ -151,7 +151,7 @@ def test_kill_9_while_topics_are_created_and_deleted(process: OttlaProcess) -> N
 
 
 def test_kill_9_during_the_first_start(tmp_path: Path) -> None:
-    process = OttlaProcess(tmp_path)
+    process = ForkedOttla(tmp_path)
     for attempt in range(10):
         with subprocess.Popen(
             process.command(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=tmp_path

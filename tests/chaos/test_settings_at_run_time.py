@@ -12,7 +12,7 @@ from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 
 from tests.chaos.support import WAIT_S, admin, create_topic, read_numbers, value_of
 from tests.clients.wire import Connection, ConnectionClosed, Produced, batch, produce, stored_codecs, string
-from tests.ottla_process import OttlaProcess
+from tests.ottla_process import ForkedOttla, OttlaProcess
 
 TOPIC = "changing"
 MESSAGE_TOO_LARGE, INVALID_TIMESTAMP, INVALID_REQUEST = 10, 32, 42
@@ -31,7 +31,7 @@ def process(tmp_path: Path) -> Iterator[OttlaProcess]:
         "log.flush.offset.checkpoint.interval.ms": 100,
         "log.flush.start.offset.checkpoint.interval.ms": 100,
     }
-    with OttlaProcess(tmp_path, properties) as broker:
+    with ForkedOttla(tmp_path, properties) as broker:
         yield broker
     broker.assert_no_traceback()
 
@@ -171,7 +171,7 @@ def test_any_dynamic_setting_can_be_removed(process: OttlaProcess, name: str) ->
 
 
 def test_append_to_a_list_starts_from_the_effective_value(tmp_path: Path) -> None:
-    with OttlaProcess(tmp_path, {"log.cleanup.policy": "compact"}) as process:
+    with ForkedOttla(tmp_path, {"log.cleanup.policy": "compact"}) as process:
         create_topic(process, TOPIC)
         entry = ConfigEntry("cleanup.policy", "delete", incremental_operation=AlterConfigOpType.APPEND)
         resource = ConfigResource(ResourceType.TOPIC, TOPIC, incremental_configs=[entry])

@@ -18,7 +18,7 @@ from ottla.clients.admin import ConfigResource
 from ottla.clients.errors import ClientError
 from ottla.common.ids import TopicPartition
 from tests.clients.support import wait_until
-from tests.ottla_process import OttlaProcess
+from tests.ottla_process import ForkedOttla, OttlaProcess
 
 from .support import WAIT_S, create_topic
 from .transactional import SECONDS, Program, kill_repeatedly
@@ -38,7 +38,7 @@ def process(tmp_path: Path) -> Iterator[OttlaProcess]:
         "group.share.heartbeat.interval.ms": 200,
         "group.share.delivery.count.limit": 10,
     }
-    broker = OttlaProcess(tmp_path, settings)
+    broker = ForkedOttla(tmp_path, settings)
     broker.start()
     yield broker
     broker.stop()

@@ -17,7 +17,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 
 from ottla.clients.errors import ClientError
-from tests.ottla_process import OttlaProcess
+from tests.ottla_process import ForkedOttla, OttlaProcess
 
 from .support import WAIT_S
 
@@ -34,7 +34,7 @@ def process(tmp_path: Path) -> Iterator[OttlaProcess]:
         "offsets.topic.num.partitions": 3,
         "group.initial.rebalance.delay.ms": 0,
     }
-    broker = OttlaProcess(tmp_path, settings)
+    broker = ForkedOttla(tmp_path, settings)
     broker.start()
     yield broker
     broker.stop()

@@ -15,7 +15,7 @@ from ottla.clients.consumer import Consumer
 from ottla.clients.producer import Producer
 from ottla.common import log_lines
 from ottla.testing.waiting import wait_until
-from tests.ottla_process import OttlaProcess
+from tests.ottla_process import ForkedOttla, OttlaProcess
 
 BAD_CLIENTS = 300
 
@@ -23,7 +23,7 @@ BAD_CLIENTS = 300
 @pytest.fixture
 def process(tmp_path: Path) -> Iterator[OttlaProcess]:
     settings = {"group.initial.rebalance.delay.ms": 0, "offsets.topic.num.partitions": 1}
-    process = OttlaProcess(tmp_path / "broker", settings)
+    process = ForkedOttla(tmp_path / "broker", settings)
     process.start()
     yield process
     process.stop()

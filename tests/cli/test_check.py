@@ -20,7 +20,7 @@ from ottla.config.authorization import STANDARD
 from ottla.tools.readiness import Facts, checks, is_failed, unknown_checks
 from ottla.tools.why.cluster_samples import ClusterSample, read_settings, read_topics
 from tests.clients.support import unique
-from tests.ottla_process import OttlaProcess
+from tests.ottla_process import ForkedOttla, OttlaProcess
 
 from .conftest import Run
 
@@ -180,7 +180,7 @@ def test_missing_input_does_not_hide_what_was_read() -> None:
 def ruled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OttlaProcess]:
     """A broker on which all users have the rights that no rule is about."""
     settings = {"authorizer.class.name": STANDARD, "allow.everyone.if.no.acl.found": "true"}
-    with OttlaProcess(tmp_path_factory.mktemp("ruled"), settings) as process:
+    with ForkedOttla(tmp_path_factory.mktemp("ruled"), settings) as process:
         yield process
     process.assert_no_traceback()
 
@@ -203,7 +203,7 @@ def test_topic_that_is_deleted_after_it_was_listed_hides_no_other(ruled: OttlaPr
 def test_offline_log_directory_is_named_and_hides_no_other(plain: Run, tmp_path: Path) -> None:
     (tmp_path / "broken").touch()
     paths = f"{tmp_path / 'node' / 'data'},{tmp_path / 'broken'}"
-    with OttlaProcess(tmp_path / "node", {"log.dirs": paths}) as process:
+    with ForkedOttla(tmp_path / "node", {"log.dirs": paths}) as process:
         (why,) = plain("cluster", "why", "--json", "--watch", "0", "-b", process.bootstrap).objects
         (check,) = plain("check", "--json", "-b", process.bootstrap).objects
         (cluster,) = plain("cluster", "--json", "-b", process.bootstrap).objects

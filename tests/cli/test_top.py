@@ -20,7 +20,7 @@ from ottla.tools.usage import Usage, samples, usage_rows
 from tests import deadlines
 from tests.clients.support import unique, wait_until
 from tests.conftest import RunningBroker
-from tests.ottla_process import OttlaProcess
+from tests.ottla_process import ForkedOttla
 from tests.peers.secured import Certificates
 
 from .conftest import Run
@@ -141,7 +141,7 @@ def test_usage_is_read_from_endpoints_with_the_token(plain: Run, monkeypatch: py
 def test_usage_is_read_from_endpoints_with_tls(plain: Run, tmp_path: Path) -> None:
     certificates, file = Certificates(tmp_path / "certificates"), tmp_path / "metrics.pem"
     shutil.copy(certificates.server, file)
-    process = OttlaProcess(
+    process = ForkedOttla(
         tmp_path / "broker",
         {
             "ottla.metrics.listener": "127.0.0.1:0",

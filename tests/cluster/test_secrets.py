@@ -20,7 +20,7 @@ from ottla.clients.errors import ClientError
 from ottla.config import BROKER_SETTINGS, format_properties
 from ottla.testing.ports import ReservedPort
 from ottla.tools.secured_files import LOCAL_HOSTS, SecuredFiles
-from tests.ottla_process import OttlaProcess
+from tests.ottla_process import ForkedOttla
 
 MARK = "Xq7"
 MODULES = "org.apache.kafka.common.security"
@@ -35,7 +35,7 @@ def login(**users: str) -> str:
     return f'{MODULES}.plain.PlainLoginModule required username="node" password="{NODE}" {words};'
 
 
-class SecretNode(OttlaProcess):
+class SecretNode(ForkedOttla):
     """A node whose settings have secrets of every kind, with the most talkative log."""
 
     def __init__(self, directory: Path) -> None:

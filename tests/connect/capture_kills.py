@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import random
-import subprocess
 import sys
 import threading
 import time
@@ -20,6 +19,7 @@ from typing import Any, Final
 
 from ottla.clients.consumer.blocking import Consumer
 from ottla.common.ids import TopicPartition
+from tests import forked
 from tests.ottla_process import OttlaProcess
 
 SECONDS: Final = float(os.environ.get("OTTLA_CHAOS_MINUTES", "0.15")) * 60
@@ -121,14 +121,9 @@ class WorkerProcess:
         self._file.write_text(json.dumps({"worker": worker, "connector": connector}))
 
     def start(self) -> None:
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, (str(ROOT), _path())))}
+        command = [sys.executable, "-m", "tests.connect.worker_process", str(self._file)]
         with open(self._log, "ab") as log:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "tests.connect.worker_process", str(self._file)],
-                stdout=log,
-                stderr=log,
-                env=environment,
-            )
+            self._process = forked.start(command, log, log, Path.cwd(), [str(ROOT)])
 
     def kill(self) -> None:
         self._process.kill()
@@ -141,10 +136,6 @@ class WorkerProcess:
 
     def end_of_log(self) -> str:
         return self._log.read_text()[-3000:]
-
-
-def _path() -> str:
-    return os.environ.get("PYTHONPATH", "")
 
 
 class Topics:

@@ -12,7 +12,7 @@ from ottla.log.open_files import OpenFiles
 from ottla.records import BatchProducer, encode_batch
 from tests.chaos.support import create_topic
 from tests.clients import wire
-from tests.ottla_process import OttlaProcess
+from tests.ottla_process import ForkedOttla
 from tests.storage.helpers import START, append, batch, open_at, values
 from tests.storage.test_log import end
 
@@ -120,7 +120,7 @@ def test_index_deleted_during_appends_is_complete_when_its_segment_is_sealed(tmp
 
 def test_deleted_index_takes_no_directory_offline(tmp_path: Path) -> None:
     """Read beyond the index of each segment. A missing index once took the log directory offline."""
-    with OttlaProcess(tmp_path) as process:
+    with ForkedOttla(tmp_path) as process:
         create_topic(process, "t", segment_bytes=1 << 20)
         with wire.Connection(process.bootstrap) as connection:
             for _ in range(60):

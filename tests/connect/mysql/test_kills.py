@@ -13,7 +13,7 @@ import pytest
 
 from tests.connect.capture_kills import KEYS, SECONDS, TABLES, Chaos, Dialect, WorkerProcess, json_converters
 from tests.connect.mysql.driver import Database
-from tests.ottla_process import OttlaProcess
+from tests.ottla_process import ForkedOttla
 
 pytestmark = pytest.mark.timeout(SECONDS + 240)
 UPSERT = "insert into {table} (id, n, t) values (%s, 0, %s) on duplicate key update n = n + 1"
@@ -24,7 +24,7 @@ def test_topics_are_the_tables_after_kills(database: Database, tmp_path: Path) -
         database.sql(f"create table {table} (id int primary key, n int, t text)")
         database.sql(f"insert into {table} select seq, 0, 'first' from seq_0_to_{KEYS // 2}")
     database.connection.close()
-    broker = OttlaProcess(tmp_path / "broker", {"auto.create.topics.enable": "true"})
+    broker = ForkedOttla(tmp_path / "broker", {"auto.create.topics.enable": "true"})
     broker.start()
     config = {"connector.class": "mariadb", "name": "capture", **json_converters()}
     connector = {**database.config(max_batch_size="300"), **config}

@@ -14,7 +14,7 @@ import pytest
 from ottla.connect.connectors.postgres.connector import PostgresConnector
 from tests.connect.capture_kills import KEYS, SECONDS, TABLES, Chaos, Dialect, WorkerProcess, json_converters
 from tests.connect.postgres.driver import Database
-from tests.ottla_process import OttlaProcess
+from tests.ottla_process import ForkedOttla, OttlaProcess
 
 pytestmark = pytest.mark.timeout(SECONDS + 240)
 UPSERT = "insert into {table} (id, n, t) values (%s, 0, %s) on conflict (id) do update set n = {table}.n + 1"
@@ -26,7 +26,7 @@ def test_topics_are_the_tables_after_kills(database: Database, tmp_path: Path) -
         database.sql(f"alter table {table} replica identity full")
         database.sql(f"insert into {table} select g, 0, 'first' from generate_series(0, {KEYS // 2}) g")
     database.connection.close()
-    broker = OttlaProcess(tmp_path / "broker", {"auto.create.topics.enable": "true"})
+    broker = ForkedOttla(tmp_path / "broker", {"auto.create.topics.enable": "true"})
     broker.start()
     connector = {**database.config(max_batch_size="300"), **json_converters(), "name": "capture"}
     settings = {"bootstrap.servers": broker.bootstrap, "exactly.once.source.support": "enabled", "group.id": "g"}
