@@ -5,11 +5,12 @@ of the target's broker; MirrorMaker 2 is a process beside it, with its defaults,
 
 - catch-up: the copy of records that are in the source already, to the last record: from the creation of Ottla's mirror,
   and from the first record that MirrorMaker 2 has copied, which excludes its start;
-- steady: records at a fixed rate, and the time from the send to a consumer of partition 0 at the target. A consumer at
-  the source reads, too: how much later the same record arrives at the target excludes the producer and the source.
+- steady: records at a fixed rate, and the CPU time that their copy costs;
+- lag: the same rate, and the time from the send to a consumer of partition 0 at the target. A consumer at the source
+  reads, too: how much later the same record arrives at the target excludes the producer and the source.
 
 Counted is the CPU time of the target's broker and of MirrorMaker in that time, with the JVM's compilation. The source's
-CPU time has a row of its own. The consumers' fetches cost the same for both.
+CPU time has a row of its own. Nobody reads from the target meanwhile.
 """
 
 from __future__ import annotations
@@ -144,17 +145,21 @@ def race(contender: Contender, source: OttlaProcess, megabytes: int, rate: float
 
     until(is_copied)
     load = Load(source.bootstrap)
-    readers = [LagReader(source.bootstrap, STEADY), LagReader(contender.bootstrap, steady)]
-    load.steady(STEADY, rate * 1e6 / SIZE, WARM_UP_S)
+    per_second = rate * 1e6 / SIZE
+    load.steady(STEADY, per_second, WARM_UP_S)
     until(is_copied)
     before = mark(steady)
-    load.steady(STEADY, rate * 1e6 / SIZE, seconds)
+    load.steady(STEADY, per_second, seconds)
     until(is_copied)
     after = mark(steady)
     copied_mb = (after.records - before.records) * SIZE / 1e6
     found.steady_mb_per_cpu_s = copied_mb / (after.cpu_s - before.cpu_s)
     found.steady_source_cpu_s = after.source_cpu_s - before.source_cpu_s
-    first, end = before.records // PARTITIONS + 1, after.records // PARTITIONS
+    readers = [LagReader(source.bootstrap, STEADY), LagReader(contender.bootstrap, steady)]
+    load.steady(STEADY, per_second, WARM_UP_S)
+    first = records(source.bootstrap, STEADY) // PARTITIONS + 1
+    load.steady(STEADY, per_second, seconds)
+    end = records(source.bootstrap, STEADY) // PARTITIONS
     at_source, at_target = (reader.finish(end)[first:end] for reader in readers)
     ages_ms = sorted((arrived - sent) * 1000 for sent, arrived in at_target)
     found.lag_p50_ms, found.lag_p99_ms = ages_ms[len(ages_ms) // 2], ages_ms[len(ages_ms) * 99 // 100]
