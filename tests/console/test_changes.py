@@ -104,6 +104,22 @@ def test_settings_of_connectors_are_shown_without_secrets(monkeypatch: pytest.Mo
     assert {name: page.data["config"][name] for name in public} == public
 
 
+def test_new_connector_is_unassigned_until_a_worker_has_started_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def ask(_call: Call, _method: str, path: str) -> dict[str, Any]:
+        if path == "/connectors/c":
+            return {"config": {}, "type": "source"}
+        raise Problem(404, "Connect worker: No status found for connector c")
+
+    monkeypatch.setattr(connectors, "ask", ask)
+    console: Any = SimpleNamespace(settings=ConsoleSettings(clients={}, connect="http://127.0.0.1:1"))
+    session: Any = SimpleNamespace(user="")
+    page = connectors.connector(Call(console, session, "/connector", {}, {"name": "c"}, {}))
+    assert isinstance(page, Page)
+    assert page.data["connector"] == {"state": "UNASSIGNED"}
+    with pytest.raises(Problem):
+        connectors.connector(Call(console, session, "/connector", {}, {"name": "missing"}, {}))
+
+
 def test_connector_is_created_from_a_form_with_errors_at_fields(
     ottla: Any, start_console: StartConsole, tmp_path: Path
 ) -> None:

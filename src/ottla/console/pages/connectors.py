@@ -108,7 +108,8 @@ def connector(call: Call) -> Page | Done:
         method, suffix = _ACTIONS[action]
         ask(call, method, path + suffix)
         return Done(url("connector", name=name), "connector", {"connector": name, "action": action})
-    status, info = ask(call, "GET", f"{path}/status"), ask(call, "GET", path)
+    info = ask(call, "GET", path)
+    status = _status(call, path, info.get("type"))
     config = {
         key: shown_value(str(value), MASKED, is_secret=is_secret(key)) for key, value in sorted(info["config"].items())
     }
@@ -150,6 +151,17 @@ def connector(call: Call) -> Page | Done:
         actions=_changes(name) if call.may_change else [],
         section="connectors",
     )
+
+
+def _status(call: Call, path: str, kind: str | None) -> dict[str, Any]:
+    """Return the state of a connector that exists. A new one has none until a worker has started it."""
+    try:
+        status: dict[str, Any] = ask(call, "GET", f"{path}/status")
+    except Problem as problem:
+        if problem.status != 404:
+            raise
+        return {"connector": {"state": "UNASSIGNED"}, "tasks": [], "type": kind}
+    return status
 
 
 def _changes(name: str) -> list[Link]:
