@@ -10,7 +10,7 @@ of the target's broker; MirrorMaker 2 is a process beside it, with its defaults,
   reads, too: how much later the same record arrives at the target excludes the producer and the source.
 
 Counted is the CPU time of the target's broker and of MirrorMaker in that time, with the JVM's compilation. The source's
-CPU time has a row of its own. Nobody reads from the target meanwhile.
+CPU time has a row of its own. No consumer reads from the target meanwhile.
 """
 
 from __future__ import annotations
