@@ -1,8 +1,8 @@
 # `make run` and `make test` set up .venv themselves, with any Python 3.11+ on the machine; PYTHON=... names one.
 VENV := .venv
 BIN := $(VENV)/bin
-# Workers of `make test`. Half of the tests' time is waiting, so that four workers keep two cores busy.
-WORKERS := 4
+# Workers of `make test`. Two thirds of the tests' time is waiting, so that six workers keep two cores busy.
+WORKERS := 6
 # `make soak` also runs a pipeline on Spark; `make soak PIPELINE=` does not.
 PIPELINE = --pipeline
 # The tests start thousands of processes. Each one compiles its imports again where the environment forbids bytecode,
