@@ -71,8 +71,9 @@ class Member(ABC):
     record.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, stop_s: float = WAIT_S) -> None:
         self.assignments = 0
+        self._stop_s = stop_s
         self.stopping = threading.Event()
         self._owned: set[int] = set()
         self._read: list[tuple[int, int]] = []
@@ -112,7 +113,7 @@ class Member(ABC):
     def stop(self) -> None:
         """Commit, leave the group and end the thread. Raises the thread's exception, if there was one."""
         self.stopping.set()
-        self._thread.join(WAIT_S)
+        self._thread.join(self._stop_s)
         if self._thread.is_alive():
             raise NotInTime("the consumer did not close in time")
         if self._failure is not None:
@@ -133,7 +134,9 @@ def share(members: Sequence[Member], partitions: int) -> bool:
     return all(owned) and sorted(p for own in owned for p in own) == list(range(partitions))
 
 
-def rebalance_story(join: Callable[[], Member], produce: Callable[[int], None], partitions: int = 6) -> None:
+def rebalance_story(
+    join: Callable[[], Member], produce: Callable[[int], None], partitions: int = 6, wait_s: float = WAIT_S
+) -> None:
     """Check a group in which two members share a topic, a third joins and one leaves: every record is read once.
 
     `produce(n)` sends n records to each partition. Records are in order within a partition.
@@ -144,23 +147,26 @@ def rebalance_story(join: Callable[[], Member], produce: Callable[[int], None], 
     def all_read(each: int) -> bool:
         return sum(len(m.read()) for m in members + left) >= each * partitions
 
+    def wait(condition: Callable[[], bool], what: str) -> None:
+        wait_until(condition, what, wait_s)
+
     def shares() -> str:
         return f"each of {partitions} partitions with one member, none idle: {[m.owned() for m in members]}"
 
     try:
         members += [join(), join()]
         produce(10)
-        wait_until(lambda: share(members, partitions), shares())
-        wait_until(lambda: all_read(10), "10 records of each partition read by two members")
+        wait(lambda: share(members, partitions), shares())
+        wait(lambda: all_read(10), "10 records of each partition read by two members")
         members.append(join())
-        wait_until(lambda: share(members, partitions), "three members share the partitions")
+        wait(lambda: share(members, partitions), "three members share the partitions")
         produce(10)
-        wait_until(lambda: all_read(20), "20 records of each partition read by three members")
+        wait(lambda: all_read(20), "20 records of each partition read by three members")
         left.append(members.pop(1))
         left[0].stop()
-        wait_until(lambda: share(members, partitions), "the two members that stayed share the partitions")
+        wait(lambda: share(members, partitions), "the two members that stayed share the partitions")
         produce(10)
-        wait_until(lambda: all_read(30), "30 records of each partition read in all")
+        wait(lambda: all_read(30), "30 records of each partition read in all")
     finally:
         for member in members:
             member.stop()

@@ -209,8 +209,8 @@ def test_synchronous_and_asynchronous_commits_are_stored(kafka: Open, make_topic
 class KafkaPythonMember(Member, ConsumerRebalanceListener):
     """A member with auto-commit, which commits before a revocation. Its listener must not block the I/O thread."""
 
-    def __init__(self, consumer: KafkaConsumer, topic: str) -> None:
-        super().__init__()
+    def __init__(self, consumer: KafkaConsumer, topic: str, stop_s: float) -> None:
+        super().__init__(stop_s)
         self._consumer = consumer
         self._topic = topic
 
@@ -231,22 +231,26 @@ class KafkaPythonMember(Member, ConsumerRebalanceListener):
         self.revoked(p.partition for p in revoked)
 
 
-def member_of(kafka: Open, group: str, topic: str, **options: Any) -> Member:
-    return KafkaPythonMember(consumer(kafka, group_id=group, enable_auto_commit=True, **options), topic).start()
+def member_of(kafka: Open, group: str, topic: str, stop_s: float = WAIT_S, **options: Any) -> Member:
+    joining = consumer(kafka, group_id=group, enable_auto_commit=True, **options)
+    return KafkaPythonMember(joining, topic, stop_s).start()
 
 
-ATTEMPTS = 3
+WAITS_S = (5.0, 5.0, WAIT_S)
+"""The limit of each wait of an attempt. A member that hangs takes a whole core."""
 
 
-def with_patience(story: Callable[[], None]) -> None:
+def with_patience(story: Callable[[float], None]) -> None:
     """Run a group scenario, and repeat it if it hangs. It must create its own topic and group.
+
+    The scenario receives the limit of its waits.
 
     In one of fifty rebalances a member of kafka-python 3.0.12 deadlocks with its own I/O thread (`send_fetches`), as
     often on stock Kafka. The same scenarios with other clients are not repeated.
     """
-    for attempt in range(ATTEMPTS):
-        with suppress(NotInTime) if attempt < ATTEMPTS - 1 else nullcontext():
-            story()
+    for attempt, wait_s in enumerate(WAITS_S, 1):
+        with suppress(NotInTime) if attempt < len(WAITS_S) else nullcontext():
+            story(wait_s)
             return
         print("kafka-python hung; once more")
 
@@ -259,7 +263,7 @@ ASSIGNORS = [RangePartitionAssignor, RoundRobinPartitionAssignor, StickyPartitio
 def test_group_shares_a_topic_while_members_join_and_leave(kafka: Open, make_topic: MakeTopic, assignor: type) -> None:
     producer = kafka(KafkaProducer)
 
-    def story() -> None:
+    def story(wait_s: float) -> None:
         topic = make_topic(partitions=6)
         group = unique("group")
 
@@ -268,9 +272,9 @@ def test_group_shares_a_topic_while_members_join_and_leave(kafka: Open, make_top
                 send(producer, topic, [Sent(None, b"v", [], FIRST_TIMESTAMP)] * each, partition)
 
         def join() -> Member:
-            return member_of(kafka, group, topic, partition_assignment_strategy=[assignor])
+            return member_of(kafka, group, topic, wait_s, partition_assignment_strategy=[assignor])
 
-        rebalance_story(join, produce)
+        rebalance_story(join, produce, wait_s=wait_s)
 
     with_patience(story)
 
@@ -279,21 +283,23 @@ def test_group_shares_a_topic_while_members_join_and_leave(kafka: Open, make_top
 def test_static_member_gets_its_partitions_back(kafka: Open, make_topic: MakeTopic) -> None:
     """The tests of other clients check that there is no rebalance: kafka-python rejoins after a metadata refresh."""
 
-    def story() -> None:
+    def story(wait_s: float) -> None:
         topic = make_topic(partitions=4)
         group = unique("group")
 
         def join(name: str) -> Member:
-            return member_of(kafka, group, topic, group_instance_id=name)
+            return member_of(kafka, group, topic, wait_s, group_instance_id=name)
 
         stays, goes = join("stays"), join("goes")
         try:
-            wait_until(lambda: len(stays.owned()) == 2 and len(goes.owned()) == 2, "two static members share")
+            wait_until(lambda: len(stays.owned()) == 2 and len(goes.owned()) == 2, "two static members share", wait_s)
             kept, owned = stays.owned(), goes.owned()
             goes.stop()
             goes = join("goes")
             wait_until(
-                lambda: goes.owned() == owned and stays.owned() == kept, "the static member has its partitions back"
+                lambda: goes.owned() == owned and stays.owned() == kept,
+                "the static member has its partitions back",
+                wait_s,
             )
         finally:
             stays.stop()
@@ -304,15 +310,15 @@ def test_static_member_gets_its_partitions_back(kafka: Open, make_topic: MakeTop
 
 @pytest.mark.both
 def test_group_offsets_are_described_altered_reset_and_deleted(kafka: Open, make_topic: MakeTopic) -> None:
-    def story() -> None:
+    def story(wait_s: float) -> None:
         topic = make_topic(partitions=2)
         group = unique("group")
         first, second = TopicPartition(topic, 0), TopicPartition(topic, 1)
         send(kafka(KafkaProducer), topic, [Sent(None, b"v", [], FIRST_TIMESTAMP + i * 1000) for i in range(20)])
         admin = kafka(KafkaAdminClient)
-        member = member_of(kafka, group, topic, client_id="the-client")
+        member = member_of(kafka, group, topic, wait_s, client_id="the-client")
         try:
-            wait_until(lambda: len(member.read()) == 20, "the member reads all")
+            wait_until(lambda: len(member.read()) == 20, "the member reads all", wait_s)
             described = admin.describe_groups([group])[group]
             assert described["group_state"] == "Stable"
             assert described["protocol_type"] == "consumer"
@@ -353,12 +359,12 @@ def test_deleted_group_is_unknown(kafka: Open, make_topic: MakeTopic) -> None:
 
 @pytest.mark.both
 def test_commit_by_an_unknown_member_is_rejected(kafka: Open, make_topic: MakeTopic) -> None:
-    def story() -> None:
+    def story(wait_s: float) -> None:
         topic = make_topic()
         group = unique("group")
-        member = member_of(kafka, group, topic)
+        member = member_of(kafka, group, topic, wait_s)
         try:
-            wait_until(lambda: member.owned() == {0}, "a member")
+            wait_until(lambda: member.owned() == {0}, "a member", wait_s)
             stranger = consumer(kafka, group_id=group)
             stranger.assign([TopicPartition(topic, 0)])
             with pytest.raises((CommitFailedError, UnknownMemberIdError)):
