@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from ottla.clients import Admin, Producer
-from ottla.clients.errors import ClientError, InvalidRecord
+from ottla.clients.errors import DeliveryTimedOut, InvalidRecord
 from ottla.clients.serializers import AvroDeserializer, AvroSerializer
 from ottla.registry_client import RegistryClient, RegistryUnavailable
 from ottla.testing import Ottla, RegistryThread
@@ -51,12 +51,13 @@ def broker_settings(url: str, **ssl_files: Path) -> dict[str, object]:
     }
 
 
-def produce(broker: OttlaProcess, registry: HttpRegistry) -> None:
+def produce(broker: OttlaProcess, registry: HttpRegistry, delivery_timeout_ms: int = 20_000) -> None:
     """Send a value with a registered schema, and one without: the broker accepts the first one alone."""
     schema_id = registry.register("orders-value", {"schema": SCHEMA})["id"]
     with Admin(bootstrap_servers=broker.bootstrap) as admin:
         admin.create_topic("orders", partitions=1, config={"confluent.value.schema.validation": "true"})
-    with Producer(bootstrap_servers=broker.bootstrap, request_timeout_ms=8_000, delivery_timeout_ms=20_000) as producer:
+    timeouts = {"request.timeout.ms": delivery_timeout_ms * 4 // 9, "delivery.timeout.ms": delivery_timeout_ms}
+    with Producer(bootstrap_servers=broker.bootstrap, **timeouts) as producer:
         assert producer.send("orders", b"\0" + schema_id.to_bytes(4, "big") + b"\x0e").result(WAIT_S).offset == 0
         with pytest.raises(InvalidRecord):
             producer.send("orders", b"\0\0\0\x09\x09\x0e").result(WAIT_S)
@@ -85,8 +86,10 @@ def test_broker_sends_no_token_to_a_registry_that_it_does_not_trust(
     truststore = certificates.other_ca if wrong == "authority" else certificates.ca
     with HttpRegistry(context) as registry:
         settings = TEST_PROPERTIES | broker_settings(registry.url, truststore=truststore)
-        with ForkedOttla(tmp_path / "broker", settings) as broker, pytest.raises(ClientError):
-            produce(broker, registry)
+        with ForkedOttla(tmp_path / "broker", settings) as broker:
+            with pytest.raises(DeliveryTimedOut, match="The schema registry cannot be asked for schema id"):
+                produce(broker, registry, delivery_timeout_ms=9_000)
+            broker.assert_no_traceback()
         assert registry.authorizations == set()
 
 

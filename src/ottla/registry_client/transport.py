@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 from typing import Any, Final
 
 from ottla.registry_client.requests import Failed, Received, Send
@@ -12,7 +13,8 @@ try:
 except ImportError as error:
     raise ImportError("Clients of schema registries need httpx: pip install 'ottla[registry]'", name="httpx") from error
 
-ERRORS: Final = (httpx.HTTPError, httpx.InvalidURL)
+# With TLS 1.3, a server refuses a client's certificate after the handshake. httpx's `asyncio` client lets that pass.
+ERRORS: Final = (httpx.HTTPError, httpx.InvalidURL, ssl.SSLError)
 
 
 def blocking(settings: RegistrySettings) -> httpx.Client:
