@@ -16,7 +16,11 @@ from .processes import Cluster
 
 TOPIC = "t"
 WAIT_S = 20.0
-SEPARATE = {"brokers": 3, "controllers": 1, "properties": {"min.insync.replicas": 1}}
+SEPARATE = {
+    "brokers": 3,
+    "controllers": 1,
+    "properties": {"min.insync.replicas": 1, "broker.session.timeout.ms": 4000, "broker.heartbeat.interval.ms": 500},
+}
 
 
 class Commands:

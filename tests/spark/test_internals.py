@@ -87,6 +87,7 @@ def test_settings_of_a_builder_are_known(spark: SparkSession) -> None:
     assert (known["spark.app.name"], known["spark.master"]) == ("named", "local[1]")
 
 
+@pytest.mark.long
 def test_java_starts_and_ends() -> None:
     program = """
 from pyspark import SparkConf
