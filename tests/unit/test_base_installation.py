@@ -11,6 +11,12 @@ from collections.abc import Iterator
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
+import pytest
+
+from tests.sources import by_path
+
+# One process parses the sources for all of them.
+pytestmark = pytest.mark.xdist_group("sources")
 ROOT = Path(__file__).parents[2]
 # The packages of the broker; see docs/ARCHITECTURE.md.
 PACKAGES = (
@@ -30,7 +36,7 @@ BUILD_ONLY = {"cython"}
 
 def imported(path: Path) -> Iterator[str]:
     """The top-level names of the modules that a file imports, also within functions."""
-    for node in ast.walk(ast.parse(path.read_bytes())):
+    for node in by_path()[path].nodes:
         if isinstance(node, ast.Import):
             yield from (alias.name.partition(".")[0] for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and not node.level:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.mutations.table import MUTATIONS, Mutation
+from tests.sources import functions_of
 
 # One process parses the files for all of them.
 pytestmark = pytest.mark.xdist_group("sources")
@@ -19,12 +20,6 @@ ROOT = Path(__file__).parents[2]
 @cache
 def text_of(path: str) -> str:
     return (ROOT / path).read_text()
-
-
-@cache
-def functions_of(path: str) -> set[str]:
-    """The functions of a module."""
-    return {node.name for node in ast.parse(text_of(path)).body if isinstance(node, ast.FunctionDef)}
 
 
 @cache
@@ -63,7 +58,7 @@ def problem_of(mutation: Mutation) -> str | None:
         return f"{mutation.path} without it: {error}"
     for test in mutation.tests:
         path, _, name = test.partition("[")[0].partition("::")
-        if name not in functions_of(path):
+        if name not in functions_of(ROOT / path):
             return f"{test} does not exist"
     return None if mutation.tests else "no test must fail"
 

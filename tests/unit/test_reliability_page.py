@@ -1,9 +1,14 @@
 """Each promise of docs/reliability.md names a test that exists."""
 
-import ast
 import re
 from pathlib import Path
 
+import pytest
+
+from tests.sources import functions_of
+
+# One process parses the files for all of them.
+pytestmark = pytest.mark.xdist_group("sources")
 ROOT = Path(__file__).parents[2]
 HEADING = "| What happens | With | What holds | Proved by |"
 
@@ -15,6 +20,4 @@ def test_each_promise_names_a_test_that_exists() -> None:
     for row in promises:
         named = re.search(r"`(tests/[\w/]+\.py)::(test_\w+)` \|$", row)
         assert named is not None, f"no test is named: {row}"
-        module = ast.parse((ROOT / named[1]).read_text())
-        names = {node.name for node in module.body if isinstance(node, ast.FunctionDef)}
-        assert named[2] in names, f"{named[1]} has no {named[2]}"
+        assert named[2] in functions_of(ROOT / named[1]), f"{named[1]} has no {named[2]}"
