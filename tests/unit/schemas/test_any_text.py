@@ -14,7 +14,7 @@ from ottla.schemas.json_text import DEEPEST
 from ottla.schemas.model import InvalidSchema
 from tests.registry.avro_schemas import Generator
 
-TEXTS = 3000
+TEXTS = 1500
 KEYWORDS = (
     *(
         "type",

@@ -10,7 +10,7 @@ import pytest
 from ottla.schemas.json_schema.schema import JsonSchema
 from tests.unit.schemas.json_schema.drawn import Drawer
 
-PAIRS = 1500
+PAIRS = 750
 VALUES_OF_A_PAIR = 12
 
 

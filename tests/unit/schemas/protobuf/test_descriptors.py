@@ -64,7 +64,7 @@ def test_other_formats() -> None:
 
 def test_random_schemas_have_classes() -> None:
     random = Random(1)
-    for _ in range(150):
+    for _ in range(75):
         schema = parse_protobuf(*schema_of(random_file(random)))
         message_class = schema.message_class()
         message = random_message(random, message_class)
@@ -74,7 +74,7 @@ def test_random_schemas_have_classes() -> None:
 def test_a_compatible_reader_parses_what_the_writer_wrote() -> None:
     random = Random(2)
     compatible = 0
-    for _ in range(300):
+    for _ in range(150):
         writer, reader = (parse_protobuf(*schema_of(each)) for each in random_pair(random))
         if reader.incompatibilities(writer):
             continue
@@ -88,7 +88,7 @@ def test_a_compatible_reader_parses_what_the_writer_wrote() -> None:
             message = reader.message_class(name)()
             message.MergeFromString(data)
             assert message.DESCRIPTOR.full_name == name
-    assert compatible > 60
+    assert compatible > 30
 
 
 def test_types_that_are_not_imported_become_dependencies() -> None:
