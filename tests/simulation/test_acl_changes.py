@@ -14,7 +14,7 @@ from tests.simulation.world.cluster import SimulatedCluster
 from tests.simulation.world.cluster_run import ClusterRun
 from tests.simulation.world.programs import IN
 
-SEEDS = int(os.environ.get("OTTLA_SEEDS", "4"))
+SEEDS = int(os.environ.get("OTTLA_SEEDS", "2"))
 STEPS = 40
 
 

@@ -17,7 +17,7 @@ from tests.simulation.world.retained import Retained
 from tests.simulation.world.storage_faults import BOTH, COMPACT, DELETE, StorageFaults
 from tests.simulation.world.tables import TABLE, TableReader, TableWriter
 
-SEEDS = int(os.environ.get("OTTLA_SEEDS", "4"))
+SEEDS = int(os.environ.get("OTTLA_SEEDS", "2"))
 STEPS = 40
 POLICIES = ((COMPACT,), (COMPACT, DELETE), (COMPACT, DELETE, BOTH), (DELETE,))
 

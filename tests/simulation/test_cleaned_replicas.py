@@ -16,7 +16,7 @@ import pytest
 from ottla.partitions.replication import directory_moves
 from tests.simulation.world.cleaned_replicas import NAME, CleanedReplicas
 
-SEEDS = range(int(os.environ.get("OTTLA_SEEDS", "25")))
+SEEDS = range(int(os.environ.get("OTTLA_SEEDS", "12")))
 STEPS = 150
 
 

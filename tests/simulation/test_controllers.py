@@ -26,7 +26,7 @@ from tests.simulation.test_raft import change_voters, cut_power, isolate, tell_l
 from tests.simulation.world.brokers import Broker, BrokerCluster
 from tests.simulation.world.quorum_parts import Faults, Setup
 
-SEEDS = int(os.environ.get("OTTLA_SEEDS", "30"))
+SEEDS = int(os.environ.get("OTTLA_SEEDS", "15"))
 PREFERRED, UNCLEAN = 0, 1
 
 

@@ -28,7 +28,7 @@ from ottla.coordinators.group.states import State
 from tests.drivers.groups import GroupDriver
 from tests.simulation.world.group_members import POLL_MS, SESSION_MS, GroupProcess
 
-SEEDS = int(os.environ.get("OTTLA_SEEDS", "8"))
+SEEDS = int(os.environ.get("OTTLA_SEEDS", "4"))
 STEPS = 400
 TOPICS = ("a", "b", "c")
 INSTANCES = (None, None, "i", "j")

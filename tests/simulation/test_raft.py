@@ -16,7 +16,7 @@ from ottla.raft.messages import AddVoterRequest, RemoveVoterRequest
 from tests.simulation.world.quorum import Quorum, voter_of
 from tests.simulation.world.quorum_parts import Faults, Setup
 
-SEEDS = int(os.environ.get("OTTLA_SEEDS", "60"))
+SEEDS = int(os.environ.get("OTTLA_SEEDS", "30"))
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 5])

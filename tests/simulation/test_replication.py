@@ -16,7 +16,7 @@ from tests.simulation.world.metadata_quorum import Callback
 from tests.simulation.world.quorum_parts import Faults, Setup
 from tests.simulation.world.replication import ReplicatedCluster
 
-SEEDS = int(os.environ.get("OTTLA_SEEDS", "20"))
+SEEDS = int(os.environ.get("OTTLA_SEEDS", "10"))
 CLIENT = 0
 
 

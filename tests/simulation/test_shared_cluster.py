@@ -14,7 +14,7 @@ from tests.simulation.world.cluster_run import ClusterRun
 from tests.simulation.world.programs import IN, Writer
 from tests.simulation.world.sharing import SETTINGS, Shared, Sharer, ShareSetup
 
-SEEDS = int(os.environ.get("OTTLA_SEEDS", "4"))
+SEEDS = int(os.environ.get("OTTLA_SEEDS", "2"))
 STEPS = 40
 
 
