@@ -28,6 +28,13 @@ SITES = "tests/chaos/test_mirror_sites.py"
 
 ROWS: tuple[Row, ...] = (
     (
+        "problems of topics are reported by a broker if the controllers are not brokers",
+        "broker/mirrors/mirror.py",
+        "        reports = decides or stands_in(self._node)\n",
+        "        reports = decides\n",
+        ("tests/cluster/test_mirror.py::test_replicas_of_the_target_are_equal_after_its_leader_was_killed",),
+    ),
+    (
         "a mirror whose settings have changed still reports how far its copy was",
         "broker/mirrors/mirror.py",
         "        self._former = dict(closed._former)",

@@ -260,6 +260,7 @@ class MirrorNode:
         self.copy, self.clock, self.logs = copy, copy.clock, None
         self.image = MetadataImage()
         self.is_active_controller = False
+        self.leader: tuple[int, None] | None = None
         self.metadata = self.partitions = self.coordinators = self
         numbers = SimpleNamespace(int=lambda _: 1, static={})
         self.settings = SimpleNamespace(static=numbers, current=numbers)

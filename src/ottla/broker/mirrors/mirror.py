@@ -21,6 +21,7 @@ from ottla.broker.mirrors.groups import GroupOffsets, GroupPorts
 from ottla.broker.mirrors.pace import Pace
 from ottla.broker.mirrors.problems import Measures, Problems
 from ottla.broker.mirrors.source import Source, awaited
+from ottla.broker.mirrors.stand_in import problems_of, stands_in
 from ottla.broker.mirrors.status import partition_row
 from ottla.broker.mirrors.topics import read_topics
 from ottla.common.errors import KafkaError
@@ -214,25 +215,26 @@ class Mirror:
         self._reset_producers()
         begun_ms = self._node.clock.monotonic_ms()
         is_due = self._pace.is_due(begun_ms)
-        if not self._node.metadata.is_active_controller:
+        decides = self._node.metadata.is_active_controller
+        reports = decides or stands_in(self._node)
+        if not reports:
             # The next controller reports them, or that they are solved.
             self._problems.of_source = {}
-            if self._copiers.acls is not None:
-                self._copiers.acls.problem = ""
+        if not decides and self._copiers.acls is not None:
+            self._copiers.acls.problem = ""
         if self.is_paused:
             self._waiting = {}
             self._keep({})
             self._pace.completed(begun_ms)
             return
-        decides = is_due and self._node.metadata.is_active_controller
         led = dict.fromkeys(self._at_source(partition.topic_partition.topic) for partition in self._led(MIRRORING))
         # Without topics, the answer has the nodes of the source.
-        metadata = await self.source.metadata(None if decides else led)
+        metadata = await self.source.metadata(None if is_due and reports else led)
         self._place(metadata)
-        if decides:
-            await self._follow_topics(metadata)
-            if self._copiers.acls is not None:
-                await self._copiers.acls.copy(self._states)
+        if is_due and reports:
+            await self._follow_topics(metadata, decides=decides)
+        if is_due and decides and self._copiers.acls is not None:
+            await self._copiers.acls.copy(self._states)
         if is_due:
             await self._copiers.groups.copy(self._states)
             self._pace.completed(begun_ms)
@@ -343,8 +345,8 @@ class Mirror:
 
     # -- topics --------------------------------------------------------------------------------------------------
 
-    async def _follow_topics(self, metadata: MetadataResponse) -> None:
-        """Create and change the topics as the source's; this node is the active controller."""
+    async def _follow_topics(self, metadata: MetadataResponse, *, decides: bool) -> None:
+        """Create and change the topics as the source's if this node `decides`; otherwise only find the problems."""
         known = [self._at_source(name) for name, state in self._states.items() if is_read_only_state(state)]
         topics, unread = await read_topics(self.source, metadata, self._pattern, known)
         problems = {self._names.local(name) or name: problem for name, problem in unread.items()}
@@ -354,7 +356,12 @@ class Mirror:
             decide: Callable[[Controller], Slices[Outcome[dict[str, str]]]] = partial(
                 Controller.follow_source, mirror=self.name, replication_factor=factor, topics=part
             )
-            found: dict[str, str] = await awaited(self._node.metadata.submit(decide))
+            done: Completion[dict[str, str]] = (
+                self._node.metadata.submit(decide)
+                if decides
+                else self._node.schedulers.worker.submit(problems_of(self._node, self.name, factor, part))
+            )
+            found: dict[str, str] = await awaited(done)
             problems |= found
         for name, problem in problems.items():
             if self._problems.of_source.get(name) != problem:

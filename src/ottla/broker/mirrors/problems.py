@@ -23,7 +23,7 @@ class Problems:
         self.of_nodes: dict[int, str] = {}
         """Why nodes of the source, by id, do not answer the fetches of this node."""
         self.of_source: dict[str, str] = {}
-        """Why topics, by name, cannot follow the source; only the active controller knows it."""
+        """Why topics, by name, cannot follow the source; known to the active controller and its stand-in."""
         self.of_promotion: dict[str, str] = {}
         """Why the producers of the source are not removed yet from topics, on the leaders of this node."""
 
