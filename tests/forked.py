@@ -43,6 +43,9 @@ LIMITS = [getattr(resource, name) for name in sorted(dir(resource)) if name.star
 class ForkedProcess:
     """The process, with the methods of `subprocess.Popen` that tests use."""
 
+    stdin: IO[bytes] | None = None
+    """For the caller's end of a pipe that it has given."""
+
     def __init__(self, pipe: int) -> None:
         self._pipe = pipe
         self._reading = threading.Lock()
@@ -161,29 +164,32 @@ Start = Callable[..., Process]
 
 
 def start_really(
-    command: list[str], stdout: IO[bytes], stderr: IO[bytes], cwd: Path, python_path: Sequence[str] = ()
-) -> Process:
-    """Start `command` with unbuffered standard output and no input. `python_path` precedes $PYTHONPATH."""
+    command: list[str], stdout: IO[bytes], stderr: IO[bytes], cwd: Path,
+    python_path: Sequence[str] = (), stdin: IO[bytes] | None = None,
+) -> Process:  # fmt: skip
+    """Start `command` with unbuffered standard output, by default without input. `python_path` precedes $PYTHONPATH."""
     environment = {**os.environ, **UNBUFFERED, **preceded(python_path)}
-    return subprocess.Popen(command, stdout=stdout, stderr=stderr, stdin=subprocess.DEVNULL, env=environment, cwd=cwd)
+    given = subprocess.DEVNULL if stdin is None else stdin
+    return subprocess.Popen(command, stdout=stdout, stderr=stderr, stdin=given, env=environment, cwd=cwd)
 
 
 def start(
-    command: list[str], stdout: IO[bytes], stderr: IO[bytes], cwd: Path, python_path: Sequence[str] = ()
-) -> Process:
+    command: list[str], stdout: IO[bytes], stderr: IO[bytes], cwd: Path,
+    python_path: Sequence[str] = (), stdin: IO[bytes] | None = None,
+) -> Process:  # fmt: skip
     """Do the same by a fork if the process would inherit the same, otherwise start it really."""
     is_module = command[:2] == [sys.executable, "-m"]
     if not is_module or OF_EACH_TEST not in os.environ or inherited() != BEGIN:
-        return start_really(command, stdout, stderr, cwd, python_path)
+        return start_really(command, stdout, stderr, cwd, python_path, stdin)
     with _lock:
         if not _parents:
             _parents.append(_Parent())
             atexit.register(_parents[0].close)
     (parent,) = _parents
     if parent.owner != os.getpid():
-        return start_really(command, stdout, stderr, cwd, python_path)
+        return start_really(command, stdout, stderr, cwd, python_path, stdin)
     with Path(os.devnull).open("rb") as nothing:
-        streams = [nothing.fileno(), stdout.fileno(), stderr.fileno()]
+        streams = [(stdin or nothing).fileno(), stdout.fileno(), stderr.fileno()]
         return parent.fork(command[2:], streams, str(cwd), python_path)
 
 

@@ -40,6 +40,7 @@ PRELOADED: dict[tuple[str, ...], tuple[str, ...]] = {
     (COMMAND, "connect", "serve"): (*WORKER, "ottla.connect.distributed"),
     (COMMAND, "connect", "run"): (*WORKER, "ottla.connect.standalone"),
     (COMMAND,): BROKER,
+    ("ottla.testing.connect_child",): (*WORKER, "ottla.testing.connect"),
     ("tests.connect.worker_process",): (*WORKER, "ottla.testing.connect"),
     ("tests.cli.disturbed_redrive",): (*SHELL, "ottla.cli.dlq", "ottla.cli.dlq_redrive", "ottla.tools.redrive"),
     # Not a module with a plugin for pytest, as `anyio`: pytest warns of plugins whose assertions it cannot rewrite.

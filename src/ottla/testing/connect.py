@@ -20,7 +20,7 @@ import threading
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, NamedTuple, Self
+from typing import IO, Any, Final, NamedTuple, Self
 
 from ottla.connect.errors import ConnectError
 from ottla.connect.runtime import Report, State, TargetState, TaskId
@@ -166,11 +166,17 @@ class ConnectProcess:
         given = {"bootstrap.servers": bootstrap, **DEFAULTS, **(settings or {})}
         kill = None if kill_at is None else [kill_at.step.value, kill_at.times]
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `close`
-        self._process = subprocess.Popen(  # noqa: S603 - our own interpreter
-            [sys.executable, "-m", "ottla.testing.connect_child", json.dumps([given, dict(config), kill])],
+        self._process = self._start(
+            [sys.executable, "-m", "ottla.testing.connect_child", json.dumps([given, dict(config), kill])], self._log
+        )
+
+    def _start(self, command: list[str], log: IO[bytes]) -> subprocess.Popen[bytes]:
+        """Start the process, which ends when its standard input does."""
+        return subprocess.Popen(  # noqa: S603 - our own interpreter
+            command,
             stdin=subprocess.PIPE,
-            stdout=self._log,
-            stderr=self._log,
+            stdout=log,
+            stderr=log,
             env={**os.environ, "PYTHONPATH": os.pathsep.join(each for each in sys.path if each)},
         )
 

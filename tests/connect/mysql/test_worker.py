@@ -11,8 +11,9 @@ from typing import Any
 from ottla.connect.errors import ConnectError
 from ottla.connect.runtime import State
 from ottla.connect.worker.steps import Step
-from ottla.testing.connect import ConnectProcess, ConnectWorker, KillAt
+from ottla.testing.connect import ConnectWorker, KillAt
 from ottla.testing.waiting import wait_until
+from tests.connect.forked_process import ForkedConnect
 from tests.connect.mysql.driver import Database
 
 JSON = {"key.converter": "JsonConverter", "value.converter": "JsonConverter"}
@@ -55,7 +56,7 @@ def test_changes_become_rows_of_another_database(ottla: Any, database: Database,
             with ConnectWorker(ottla.bootstrap, settings) as worker:
                 worker.start(source)
                 ottla.consume(topic, 1)
-        with ConnectProcess(ottla.bootstrap, config, settings, KillAt(step, times)) as process:
+        with ForkedConnect(ottla.bootstrap, config, settings, KillAt(step, times)) as process:
             process.wait_until_killed()
     with ConnectWorker(ottla.bootstrap, settings) as worker:
         worker.start(source)

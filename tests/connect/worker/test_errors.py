@@ -18,8 +18,9 @@ from ottla.connect.errors import ConnectError
 from ottla.connect.runtime import State
 from ottla.connect.worker.control import PAUSED
 from ottla.connect.worker.steps import Step
-from ottla.testing.connect import ConnectProcess, ConnectWorker, KillAt
+from ottla.testing.connect import ConnectWorker, KillAt
 from ottla.testing.waiting import wait_until
+from tests.connect.forked_process import ForkedConnect
 
 HERE = "tests.connect.worker.sources"
 
@@ -352,6 +353,6 @@ def test_dead_letter_is_durable_before_its_offset_is_committed(ottla: Any, tmp_p
     config |= {"value.converter": "JsonConverter", "key.converter": "ByteArrayConverter"}
     # Without a flush the producer would wait for more records.
     config |= {"producer.override.linger.ms": "20000", "consumer.override.group.instance.id": "one"}
-    with ConnectProcess(ottla.bootstrap, config, kill_at=KillAt(Step.AFTER_COMMIT)) as process:
+    with ForkedConnect(ottla.bootstrap, config, kill_at=KillAt(Step.AFTER_COMMIT)) as process:
         process.wait_until_killed()
     assert len(ottla.records(letters)) == 1

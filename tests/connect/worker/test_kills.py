@@ -12,8 +12,9 @@ import pytest
 from ottla.clients import Consumer
 from ottla.connect.runtime import State
 from ottla.connect.worker.steps import Step
-from ottla.testing.connect import ConnectProcess, ConnectWorker, KillAt
+from ottla.testing.connect import ConnectWorker, KillAt
 from ottla.testing.waiting import wait_until
+from tests.connect.forked_process import ForkedConnect
 from tests.connect.worker.sources import LAST
 
 SOURCE_STEPS = (
@@ -46,7 +47,7 @@ def test_exactly_once_source_killed_at_each_step(ottla: Any, step: Step) -> None
     settings = {"exactly.once.source.support": "enabled", "offset.storage.topic": offsets, "group.id": topic}
     config = source_config(topic)
     times = 1 if step is Step.STARTED else 3
-    with ConnectProcess(ottla.bootstrap, config, settings, KillAt(step, times)) as process:
+    with ForkedConnect(ottla.bootstrap, config, settings, KillAt(step, times)) as process:
         process.wait_until_killed()
     with ConnectWorker(ottla.bootstrap, settings) as worker:
         worker.start(config)
@@ -60,7 +61,7 @@ def test_at_least_once_source_loses_nothing(ottla: Any, step: Step) -> None:
     topic, offsets = ottla.topic(), ottla.topic(cleanup_policy="compact")
     settings = {"offset.storage.topic": offsets, "offset.flush.interval.ms": "1"}
     config = source_config(topic)
-    with ConnectProcess(ottla.bootstrap, config, settings, KillAt(step, 2)) as process:
+    with ForkedConnect(ottla.bootstrap, config, settings, KillAt(step, 2)) as process:
         process.wait_until_killed()
     with ConnectWorker(ottla.bootstrap, settings) as worker:
         worker.start(config)
@@ -115,7 +116,7 @@ def test_sink_killed_at_each_step(ottla: Any, tmp_path: Path, step: Step, plugin
     config = sink_config(topic, path, plugin)
     settings = {"offset.flush.interval.ms": "1"}
     times = 1 if step is Step.STARTED else 2
-    with ConnectProcess(ottla.bootstrap, config, settings, KillAt(step, times)) as process:
+    with ForkedConnect(ottla.bootstrap, config, settings, KillAt(step, times)) as process:
         process.wait_until_killed()
     with ConnectWorker(ottla.bootstrap, settings) as worker:
         worker.start(config)
@@ -130,7 +131,7 @@ def test_lines_are_on_disk_before_their_offsets_are_committed(ottla: Any, tmp_pa
     topic, path = ottla.topic(), tmp_path / "out"
     ottla.produce(topic, *(str(number).encode() for number in range(LAST)))
     config = {**sink_config(topic, path, ""), "connector.class": "FileStreamSink"}
-    with ConnectProcess(ottla.bootstrap, config, kill_at=KillAt(Step.AFTER_COMMIT)) as process:
+    with ForkedConnect(ottla.bootstrap, config, kill_at=KillAt(Step.AFTER_COMMIT)) as process:
         process.wait_until_killed()
     with ConnectWorker(ottla.bootstrap) as worker:
         worker.start(config)
@@ -140,6 +141,6 @@ def test_lines_are_on_disk_before_their_offsets_are_committed(ottla: Any, tmp_pa
 
 def test_worker_process_is_small_and_starts_quickly(ottla: Any) -> None:
     topic = ottla.topic()
-    with ConnectProcess(ottla.bootstrap, source_config(topic), {"offset.storage.topic": f"{topic}-offsets"}) as process:
+    with ForkedConnect(ottla.bootstrap, source_config(topic), {"offset.storage.topic": f"{topic}-offsets"}) as process:
         ottla.consume(topic, LAST)
         assert process.resident_bytes() < 100 << 20

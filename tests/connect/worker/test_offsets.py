@@ -15,8 +15,9 @@ from ottla.connect.connectors.file_stream import FileStreamSourceConnector
 from ottla.connect.errors import BadRequestError, ConnectError
 from ottla.connect.runtime import State
 from ottla.connect.worker.steps import Step
-from ottla.testing.connect import ConnectProcess, ConnectWorker, KillAt
+from ottla.testing.connect import ConnectWorker, KillAt
 from ottla.testing.waiting import wait_until
+from tests.connect.forked_process import ForkedConnect
 from tests.connect.worker.sources import LAST
 from tests.connect.worker.test_kills import committed, source_config
 
@@ -118,7 +119,7 @@ def test_transactions_over_several_polls_are_exactly_once(ottla: Any, step: Step
     settings = {"exactly.once.source.support": "enabled", "offset.storage.topic": f"{topic}-offsets", "group.id": topic}
     config = {**source_config(topic), "transaction.boundary": "interval", "transaction.boundary.interval.ms": "30"}
     times = 5 if step is Step.AFTER_SEND else 1
-    with ConnectProcess(ottla.bootstrap, config, settings, KillAt(step, times)) as process:
+    with ForkedConnect(ottla.bootstrap, config, settings, KillAt(step, times)) as process:
         process.wait_until_killed()
     with ConnectWorker(ottla.bootstrap, settings) as worker:
         worker.start(config)

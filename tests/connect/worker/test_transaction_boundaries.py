@@ -10,8 +10,9 @@ import pytest
 from ottla.clients import Consumer
 from ottla.connect.runtime import State
 from ottla.connect.worker.steps import Step
-from ottla.testing.connect import ConnectProcess, ConnectWorker, KillAt
+from ottla.testing.connect import ConnectWorker, KillAt
 from ottla.testing.waiting import wait_until
+from tests.connect.forked_process import ForkedConnect
 from tests.connect.worker.sources import LAST
 from tests.connect.worker.test_kills import VALUES
 
@@ -53,7 +54,7 @@ def transactions(ottla: Any, topic: str) -> list[list[int]]:
 def test_transactions_of_the_connector_are_whole_and_written_once(ottla: Any, step: Step) -> None:
     topic = ottla.topic()
     times = 4 if step is Step.AFTER_SEND else 2
-    with ConnectProcess(ottla.bootstrap, config(topic), settings(topic), KillAt(step, times)) as process:
+    with ForkedConnect(ottla.bootstrap, config(topic), settings(topic), KillAt(step, times)) as process:
         process.wait_until_killed()
     begun = transactions(ottla, topic)
     assert begun == TENS[: len(begun)]
