@@ -49,9 +49,9 @@ def test_dataclass_becomes_ddl() -> None:
 
 
 def test_columns_of_a_dataclass_are_parsed_by_the_source() -> None:
-    from ottla.spark.ddl import parse_schema
+    from ottla.spark.ddl import data_type, parse
 
-    assert parse_schema(ddl(Click)).simpleString().startswith("struct<user:string,at:timestamp,day:date,")
+    assert data_type(parse(ddl(Click))).simpleString().startswith("struct<user:string,at:timestamp,day:date,")
 
 
 @dataclass
