@@ -41,6 +41,8 @@ PORTS: Final = {CLIENTS: 9092, CONTROLLER: 9093, BROKERS: 9094, CERTIFICATES: 90
 MOST_CONTROLLERS: Final = 3
 DEFAULT_DAYS: Final = 365
 AUTHORITY_DAYS: Final = 3650
+# A user has a password for one of the two (`ottla security user add --mechanism`), and some clients know only one.
+SCRAM: Final = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 LOCAL_HOSTS: Final = ("localhost", "127.0.0.1", "::1")
 AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 _MODULES: Final = "org.apache.kafka.common.security"
@@ -244,6 +246,7 @@ def security_properties(
     """Return the settings of a node's security for these of its listeners. Certificates are in `home`."""
     # A broker without the role of a controller connects to the listener CONTROLLER of other nodes.
     protocols = {name: PROTOCOLS[name] for name in (*listeners, *([CONTROLLER] if len(node_ids) > 1 else []))}
+    clients = f"listener.name.{CLIENTS.lower()}"
     settings = {
         "listener.security.protocol.map": ",".join(f"{name}:{protocol}" for name, protocol in protocols.items()),
         "inter.broker.listener.name": BROKERS if BROKERS in listeners else CLIENTS,
@@ -252,14 +255,11 @@ def security_properties(
         **_trust(f"{home}/{AUTHORITY}"),
         "authorizer.class.name": AUTHORIZER,
         "super.users": ";".join([f"User:{admin}", *(f"User:CN=node-{number}" for number in node_ids)]),
-        f"listener.name.{CLIENTS.lower()}.sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-512",
-        f"listener.name.{CLIENTS.lower()}.plain.sasl.jaas.config": (
-            f'{_MODULES}.plain.PlainLoginModule required user_{admin}="{password}";'
-        ),
-        f"listener.name.{CLIENTS.lower()}.scram-sha-512.sasl.jaas.config": (
-            f"{_MODULES}.scram.ScramLoginModule required;"
-        ),
+        f"{clients}.sasl.enabled.mechanisms": ",".join(("PLAIN", *SCRAM)),
+        f"{clients}.plain.sasl.jaas.config": f'{_MODULES}.plain.PlainLoginModule required user_{admin}="{password}";',
     }
+    for mechanism in SCRAM:
+        settings[f"{clients}.{mechanism.lower()}.sasl.jaas.config"] = f"{_MODULES}.scram.ScramLoginModule required;"
     for name, protocol in protocols.items():
         if protocol == "SSL":
             settings[f"listener.name.{name.lower()}.ssl.client.auth"] = "required"

@@ -14,12 +14,14 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 
+from ottla.broker.sasl_mechanisms import prepared
 from ottla.cli.main import main
+from ottla.cli.security_user import MECHANISMS
 from ottla.common.failure import Failure
 from ottla.config import BrokerConfig, load_properties
 from ottla.network.sasl_settings import parse_jaas
 from ottla.tools import profile_file
-from ottla.tools.secured_files import ClusterPlan, SecuredFiles
+from ottla.tools.secured_files import CLIENTS, ClusterPlan, SecuredFiles
 
 SECRET = "Xq7-never-shown"
 
@@ -99,6 +101,14 @@ def test_settings_of_each_node_are_valid_and_have_no_plaintext_listener(tmp_path
     admin = load_properties(tmp_path / "security" / "admin.properties")
     assert login_of(tmp_path / "security" / "admin.properties")["username"] == "root"
     assert admin["bootstrap.servers"].count(":9092") == count
+
+
+def test_listener_of_clients_accepts_each_mechanism_of_a_user_or_token(tmp_path: Path) -> None:
+    init("--node", "127.0.0.1")
+    config = BrokerConfig(load_properties(tmp_path / "security" / "node-1" / "server.properties"))
+    enabled = prepared(config, CLIENTS)
+    # `ottla security user add --mechanism`; the file of `ottla security token create --write` has SCRAM-SHA-256.
+    assert set(enabled) == {"PLAIN", *MECHANISMS}
 
 
 def test_second_call_keeps_every_file_and_adds_what_is_missing(tmp_path: Path) -> None:
