@@ -72,3 +72,17 @@ class FileScheduling(LoadGroupScheduling):
         unit = self._split_scope(self.registered_collections[node][item_index])
         if all(self.assigned_work[node][unit].values()):
             del self.assigned_work[node][unit]
+
+    def remove_node(self, node: WorkerController) -> str | None:
+        """Remove a worker that ended or crashed. Return the test that it ran then, which no other worker repeats.
+
+        pytest-xdist would send it again, and the next worker would crash.
+        """
+        for unit in self.assigned_work[node].values():
+            for name, is_done in unit.items():
+                if not is_done:
+                    unit[name] = True
+                    super().remove_node(node)
+                    return name
+        super().remove_node(node)
+        return None

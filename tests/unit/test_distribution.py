@@ -80,12 +80,16 @@ def test_many_tests_of_a_file_go_to_several_workers() -> None:
     assert sorted(map(len, run(names, 2))) == [UNIT_TESTS, 2 * UNIT_TESTS]
 
 
-def test_unfinished_tests_of_a_lost_worker_run_in_another_one() -> None:
+def test_other_tests_of_a_crashed_worker_run_in_another_one() -> None:
     names = [f"{file}.py::test_{number}" for file in "abc" for number in range(3)]
     made, (first, second) = scheduling(names, 2)
     made.mark_test_complete(first, first.indexes[0])
-    lost = [names[index] for index in first.indexes[1:]]
-    assert made.remove_node(first) == lost[0]
+    crashed, *lost = [names[index] for index in first.indexes[1:]]
+    assert made.remove_node(first) == crashed
     for index in second.indexes:
         made.mark_test_complete(second, index)
-    assert set(lost) <= {names[index] for index in second.indexes}
+    sent = {names[index] for index in second.indexes}
+    assert set(lost) <= sent
+    assert crashed not in sent
+    assert not made.has_pending
+    assert made.remove_node(second) is None
