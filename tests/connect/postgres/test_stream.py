@@ -27,7 +27,8 @@ def test_transaction_goes_on_in_its_middle_after_a_crash(database: Database, com
     database.sql("begin; insert into t select generate_series(1, 25); insert into t values (26); commit")
     database.sql("insert into t values (27)")
     for _ in range(50):
-        capture.poll(commit=commits)
+        if not capture.poll(commit=commits):
+            continue  # without a stored offset, the next task would begin with a snapshot
         capture.crash()
         capture = database.capture(kafka, max_batch_size="10")
         if len(kafka.records) >= 27:
