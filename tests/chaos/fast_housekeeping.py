@@ -43,25 +43,20 @@ class InspectedNode(server.Node):
     def waiting(self) -> dict[str, object]:
         """Offsets of the metadata log and partitions, and the requests that wait for them."""
         assert self.network is not None
-        metadata = self.broker.metadata
-        ids, snapshots = metadata._producer_ids, metadata._snapshots
+        metadata, ids = self.broker.metadata, self.broker.producer_ids
         return {
             "metadata": {
                 "end": metadata.log.log_end_offset,
                 "flushed": metadata.log.flushed_offset,
                 "committed": metadata.raft.high_watermark,
-                "flushing": metadata.raft.is_flushing,
-                "flush due": metadata._flush_due,
                 "waiting": len(metadata._waiting),
-                "failure": str(metadata._failure),
-                "snapshot": "being saved" if snapshots._saving else "begun" if snapshots._writer else None,
+                "phase": metadata._phase.name,
             },
             "producer ids": {
                 "left": ids._end - ids._next,
                 "allocating": ids._is_allocating,
                 "waiting": len(ids._waiting),
             },
-            "queue of the threads": self._threads._executor._work_queue.qsize(),
             "connections": len(self.network.connections),
             "answers to come": sum(each._pending is not None for each in self.network.connections),
             "not written to": sum(each._writes.is_paused for each in self.network.connections),

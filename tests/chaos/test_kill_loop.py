@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import json
 import os
 import random
 import subprocess
@@ -21,7 +22,7 @@ import pytest
 from ottla.clients import Admin, Consumer, TopicPartition
 from ottla.clients.errors import ClientError
 from tests.chaos.load import Confluent, ConfluentLoose, KafkaPython, Keyed, Load, Own, Reader
-from tests.chaos.support import HurriedProcess
+from tests.chaos.support import WAITING, HurriedProcess, create_topic
 from tests.clients.support import collect_left_sockets
 from tests.ottla_process import OttlaProcess
 
@@ -272,3 +273,10 @@ def test_acknowledged_records_survive_any_number_of_kills(chaos: Chaos) -> None:
         f"{chaos.kills} kills, {chaos.kills_while_starting} more while starting, {chaos.kills_while_formatting} while"
         f" formatting; acknowledged: {', '.join(f'{load.topic} {load.total()}' for load in chaos.loads)}"
     )
+
+
+def test_report_of_a_failure_says_what_waits(tmp_path: Path) -> None:
+    with HurriedProcess(tmp_path / "broker") as process:
+        create_topic(process, "orders")
+        (line,) = [each for each in process.ask().splitlines() if each.startswith(WAITING)]
+    assert json.loads(line.removeprefix(WAITING))["partitions"] == {"orders-0": [0, 0, 0]}
