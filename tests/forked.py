@@ -1,9 +1,10 @@
 """Ottla's servers as processes that are forked instead of started: without the 0.2 CPU seconds of their imports.
 
 `start(command, ...)` does what `start_really(command, ...)` does, for commands `python -m MODULE ...`. Each process of
-tests has one parent of such servers (`tests/forking_parent.py`), which imports the modules of a command once. A forked
-process has its own process id, memory, descriptors, working directory, arguments and streams; signals reach it alone,
-and its exit status is its own. It lacks a command line of its own in /proc, and is not a child of the tests.
+tests has one parent for each of such commands (`tests/forking_parent.py`), which imports the modules of its command
+once, and no others. A forked process has its own process id, memory, descriptors, working directory, arguments and
+streams; signals reach it alone, and its exit status is its own. It lacks a command line of its own in /proc, and is not
+a child of the tests.
 
 Tests of starts, of memory, of limits, of kills in a loop and of the package use real processes. So do measurements and
 the soak, which run without pytest, and each start while something that a process inherits differs from what the forking
@@ -29,7 +30,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO
 
-from tests.forking_parent import ANSWER_BYTES, PASSED_ON
+from tests.forking_parent import ANSWER_BYTES, PASSED_ON, command_of
 
 START_TIMEOUT_S = 60.0
 PROGRAM = Path(__file__).with_name("forking_parent.py")
@@ -151,7 +152,7 @@ class _Parent:
 
 
 _lock = threading.Lock()
-_parents: list[_Parent] = []
+_parents: dict[tuple[str, ...], _Parent] = {}
 
 
 def preceded(python_path: Sequence[str]) -> dict[str, str]:
@@ -181,11 +182,12 @@ def start(
     is_module = command[:2] == [sys.executable, "-m"]
     if not is_module or OF_EACH_TEST not in os.environ or inherited() != BEGIN:
         return start_really(command, stdout, stderr, cwd, python_path, stdin)
+    prepared = command_of(command[2:])
     with _lock:
-        if not _parents:
-            _parents.append(_Parent())
-            atexit.register(_parents[0].close)
-    (parent,) = _parents
+        parent = _parents.get(prepared)
+        if parent is None:
+            parent = _parents[prepared] = _Parent()
+            atexit.register(parent.close)
     if parent.owner != os.getpid():
         return start_really(command, stdout, stderr, cwd, python_path, stdin)
     with Path(os.devnull).open("rb") as nothing:

@@ -7,8 +7,8 @@ environment)` with four descriptors: standard input, output and error of the new
 the process id into the pipe, and the exit status when the process has ended. The process has nothing else of the parent
 but the imported modules: it runs `python -m WORDS` in its own directory, and ends as an interpreter ends.
 
-The parent imports the modules of a command at the first request for it: most parents start brokers alone. It also does
-what each broker would do at its first requests: import their handlers, and compile the constructors of messages.
+The parent imports the modules of a command at the first request for it. For brokers, it also does what each of them
+would do at its first requests: import their handlers, and compile the constructors of messages.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ import select
 import signal
 import socket
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 COMMAND = "ottla.cli.main"
@@ -80,7 +81,7 @@ def serve(control: socket.socket) -> Request:
                 os._exit(0)  # the tests ended
             request: Request = pickle.loads(message)
             *streams, pipe = descriptors
-            _prepare(tuple(request[0]))
+            _prepare(request[0])
             pid = os.fork()
             if not pid:
                 _become(control, streams)
@@ -96,10 +97,16 @@ def serve(control: socket.socket) -> Request:
 _prepared: set[tuple[str, ...]] = set()
 
 
-def _prepare(words: tuple[str, ...]) -> None:
+def command_of(words: Sequence[str]) -> tuple[str, ...]:
+    """Return the first words of a command whose modules are imported ahead; nothing for another command."""
+    begins = (tuple(words[:count]) for count in (3, 1))
+    return next((begin for begin in begins if begin in PRELOADED), ())
+
+
+def _prepare(words: Sequence[str]) -> None:
     """Import the modules of a command, once."""
-    command = next((words[:n] for n in (3, 1) if words[:n] in PRELOADED), None)
-    if command is None or command in _prepared:
+    command = command_of(words)
+    if not command or command in _prepared:
         return
     _prepared.add(command)
     for name in PRELOADED[command]:

@@ -32,7 +32,7 @@ def really(words: list[str], stdout: int, stderr: int, directory: Path, path: Se
 def _importable(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let both find the program from any directory."""
     root = str(Path(__file__).parents[2])
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([root, *os.environ.get("PYTHONPATH", "").split(os.pathsep)]))
+    monkeypatch.setenv("PYTHONPATH", forked.preceded([root])["PYTHONPATH"])
     monkeypatch.setattr(forked, "BEGIN", forked.inherited())
 
 

@@ -519,6 +519,7 @@ def test_connection_that_is_closing_can_be_aborted(
             while not transport._is_blocked:
                 transport.write(bytes(16_384))
                 await asyncio.sleep(0)
+            transport.write(bytes(64 << 20))  # more than the buffers of both sockets can grow to
             connection.close()
             await asyncio.sleep(0.05)
             assert len(broker.server.connections) == 1
