@@ -51,7 +51,7 @@ class Watched:
         return super().write(iterator)
 
     def commit(self, messages, *batch):
-        self.tell("commit", [[row.batch_id, row.query_id, row.records] for row in messages])
+        self.tell("commit", [[row.batch_id, row.records] for row in messages])
         while os.path.exists(home + "/hold"):
             time.sleep(0.02)
         super().commit(messages, *batch)
@@ -236,11 +236,10 @@ def test_queries_killed_at_any_point_lose_nothing_and_write_exactly_once_if_aske
 
     with driver:
         killed.until_all(lambda sink: sink.home.has("commits", 0), "batch 0 is finished")
-        query_id = json.loads((plain.home.path / "checkpoint" / "metadata").read_text())["id"]
-        batch = [[0, query_id, 2 * ROWS]]
-        assert plain.told("commit") == [batch, batch], "batch and query id identify the repeated batch"
+        batch = [[0, 2 * ROWS]]
+        assert plain.told("commit") == [batch, batch], "the id of the batch identifies the repeated one"
         for sink in killed.exact:
-            assert [row[0][2] for row in sink.told("commit")] == [2 * ROWS, 0], "the second attempt wrote nothing"
+            assert [row[0][1] for row in sink.told("commit")] == [2 * ROWS, 0], "the second attempt wrote nothing"
 
         with killed.half_written(1, 3 * ROWS):
             for sink in killed.sinks:
