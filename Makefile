@@ -29,13 +29,13 @@ run: demo-environment ## A year of real flights through a broker and a pipeline 
 	@trap : INT; $(BIN)/python examples/flights.py $(OR_INTERRUPT)
 
 # Each test belongs to exactly one of the next three, which tests/unit/test_suites.py proves: `jvm` decides first, then `long`.
-test: dev-environment peers ## Run the tests, with real clients in several languages: 20 minutes on two cores
+test: dev-environment peers ## Run the tests, with real clients in several languages: 12 minutes on two cores
 	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m "not jvm and not long" $(PYTEST)
 
-test-long: dev-environment peers ## Run the other tests of this code alone: long faults, Spark started often, wheels: 12 minutes
+test-long: dev-environment peers ## Run the other tests of this code alone: long faults, Spark started often, wheels: 10 minutes
 	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m "not jvm and long" $(PYTEST)
 
-test-kafka: dev-environment peers ## Run the tests that compare with stock Kafka, or that use its tools and clients: 13 minutes
+test-kafka: dev-environment peers ## Run the tests that compare with stock Kafka, or that use its tools and clients: 12 minutes
 	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m jvm $(PYTEST)
 
 test-failed: dev-environment peers ## Run the tests that failed last time once more, one at a time
