@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from ottla.registry_client import transport
-from ottla.registry_client.operations import Operations
+from ottla.registry_client.operations import Operations, signature_of
 from ottla.registry_client.requests import Outcome, Steps, Wait
 from ottla.registry_client.settings import read_settings
 from ottla.schemas.model import Schema
@@ -30,6 +30,7 @@ def asynchronous(
         return await self._run(operation(self._operations, *args, **kwargs))
 
     call.__module__, call.__qualname__ = __name__, f"AsyncRegistryClient.{operation.__name__}"
+    call.__signature__ = signature_of(operation)  # type: ignore[attr-defined]
     return call
 
 

@@ -9,6 +9,7 @@ Errors: SchemaRegistryError with the registry's error code, and RegistryUnavaila
 
 from __future__ import annotations
 
+import inspect
 import json
 from collections.abc import Callable, Hashable, Mapping
 from typing import Any, Final
@@ -35,6 +36,13 @@ def context_of(subject: str | None) -> str:
     if subject is not None and subject.startswith(":."):
         return subject[1:].partition(":")[0]
     return "."
+
+
+def signature_of(operation: Callable[..., Steps[Any]]) -> inspect.Signature:
+    """Return the signature of the method that executes an operation, for `help`: it returns the result of the steps."""
+    signature = inspect.signature(operation)
+    result = str(signature.return_annotation).removeprefix("Steps[").removesuffix("]")
+    return signature.replace(return_annotation=result)
 
 
 class Operations:

@@ -1,9 +1,12 @@
 """Failover, retries and deadline of requests, without a server."""
 
+import inspect
 import json
 
 import pytest
 
+from ottla.registry_client.asynchronous import AsyncRegistryClient
+from ottla.registry_client.blocking import RegistryClient
 from ottla.registry_client.errors import ReferencesTooDeep, RegistryUnavailable, SchemaRegistryError
 from ottla.registry_client.operations import Operations
 from ottla.registry_client.requests import Failed, Received, Request, Requests, Send, Wait
@@ -167,3 +170,9 @@ def test_references_that_lead_back_are_an_error_and_not_an_endless_loop():
     schema = Schema(SchemaType.JSON, "{}", (Reference("s", "s", 1),))
     with pytest.raises(ReferencesTooDeep):
         run(core.get_referenced_schemas(schema), [Received(200, json.dumps(body).encode())])
+
+
+@pytest.mark.parametrize("client", [RegistryClient, AsyncRegistryClient])
+def test_help_of_a_method_shows_its_result(client):
+    assert inspect.signature(client.get_versions).return_annotation == "list[int]"
+    assert list(inspect.signature(client.get_mode).parameters) == ["self", "subject", "default_to_global"]
