@@ -29,7 +29,7 @@ run: demo-environment ## A year of real flights through a broker and a pipeline 
 	@trap : INT; $(BIN)/python examples/flights.py $(OR_INTERRUPT)
 
 # Each test belongs to exactly one of the next three, which tests/unit/test_suites.py proves: `jvm` decides first, then `long`.
-test: dev-environment peers ## Run the tests, with real clients in several languages: 12 minutes on two cores
+test: dev-environment peers ## Run the tests, with real clients in several languages: 13 minutes on two cores
 	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m "not jvm and not long" $(PYTEST)
 
 test-long: dev-environment peers ## Run the other tests of this code alone: long faults, Spark started often, wheels: 10 minutes
