@@ -59,6 +59,7 @@ def _append_checked(
     assert type(data.records) is memoryview, "`append_later` has checked it"
     now_ms = broker.clock.wall_ms()
     allow_zstd = context.api_version >= ZSTD_SINCE_VERSION
+    partition.check_refusal()
     partition.check_open()
     partition.check_acks(order.acks)
     header, batch = validate_produced(data.records, partition.settings.rules, now_ms, allow_zstd=allow_zstd)
@@ -69,6 +70,8 @@ def _append_checked(
         if partition.topic_id != waited_for:
             why = f"{partition.topic_partition.topic} was deleted and created again while the batch waited"
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, why)
+    # The topic may have become a copy of another cluster's.
+    partition.check_refusal()
     is_verified = order.verification is not None and order.verification.check(partition)
     header = read_header(batch)
     if header.attributes & TRANSACTIONAL and not is_verified:

@@ -161,6 +161,11 @@ class Partition:
                 f"less than min.insync.replicas {least}",
             )
 
+    def check_refusal(self) -> None:
+        """Raise the error for clients that write, if they may not write now."""
+        if self.refusal is not None:
+            raise KafkaError(self.refusal.code, self.refusal.text)
+
     def append(
         self,
         batch: memoryview,
@@ -171,6 +176,7 @@ class Partition:
     ) -> AppendInfo:
         """Append one validated batch in the writable buffer `batch`; base offset and epoch are patched in place.
 
+        It ignores `refusal`, which the caller checks for batches of clients.
         Raises KafkaError; nothing was appended then. `when_durable` reports when the batch is committed.
         """
         self.check_open()

@@ -10,6 +10,7 @@
 - Idempotent producers: here, `test_contracts.py`, `test_dead_letters.py`.
 - Transactions: `test_transactional_producers.py`, `tests/contracts/test_producers.py`.
 - Compaction: here, real.
+- Copies of mirrors, and failbacks while a batch waits: here; two clusters: `tests/contracts/test_copies.py`.
 - Share groups; dead letters of other programs that go to a topic with schema validation: real.
 - Schema ids in headers: here, and with Confluent's serializer: `tests/contracts/test_with_ottlas_registry.py`.
 - Compression codecs, `max.message.bytes`: here, `test_contracts.py`, `test_dead_letters.py`.
@@ -27,6 +28,8 @@ import pytest
 from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode
 from ottla.controller import Outcome
+from ottla.partitions.promotion import PROMOTING
+from ottla.partitions.topic_settings import Refusal, refusal_of
 from ottla.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
 from ottla.protocol.messages.create_topics import (
     CreatableReplicaAssignment,
@@ -304,6 +307,40 @@ def test_batch_that_waits_keeps_the_rules_with_which_it_arrived(harness: BrokerH
     registry.holds = False
     assert send(harness, b"plain").error_code == 0
     assert len(stored(harness)) == 2
+
+
+# -- copies of mirrors -----------------------------------------------------------------------------------------------
+
+COPY = refusal_of("orders", {"ottla.mirror": "dr", "ottla.mirror.state": "MIRRORING"})
+
+
+def test_copy_refuses_writes_before_the_registry_is_asked(harness: BrokerHarness, registry: StubRegistry) -> None:
+    harness.partition("orders").refusal = COPY
+    response = send(harness, order(), b"plain")
+    assert response.error_code == ErrorCode.POLICY_VIOLATION
+    assert "mirror dr" in response.error_message
+    assert (stored(harness), stored(harness, "bad"), registry.asked) == ([], [], [])
+
+
+@pytest.mark.parametrize("refusal", [COPY, PROMOTING])
+def test_topic_that_became_read_only_while_a_batch_waited_does_not_get_it(
+    harness: BrokerHarness, registry: StubRegistry, refusal: Refusal
+) -> None:
+    waiting = hold(harness, registry, order())
+    harness.partition("orders").refusal = refusal
+    assert answered(harness, registry, waiting).error_code == refusal.code
+    assert stored(harness) == []
+
+
+def test_dead_letter_topic_that_is_still_a_copy_refuses_the_batch(
+    harness: BrokerHarness, registry: StubRegistry
+) -> None:
+    """The topics of a mirror may be promoted one after the other."""
+    harness.partition("bad").refusal = refusal_of("bad", {"ottla.mirror": "dr", "ottla.mirror.state": "MIRRORING"})
+    response = send(harness, order(), b"plain")
+    assert response.error_code == ErrorCode.INVALID_RECORD
+    assert "bad-0: Topic bad is read-only: mirror dr" in response.error_message
+    assert stored(harness) == []
 
 
 # -- acks, sizes and codecs ------------------------------------------------------------------------------------------
