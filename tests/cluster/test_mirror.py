@@ -117,11 +117,12 @@ def test_replicas_of_the_target_are_equal_after_its_leader_was_killed(source: Ot
         for each in (admin, other):
             each.create_topic(OWN_TOPIC)
     produce(source.bootstrap, 0, 100, "snappy")
-    mirror(source.bootstrap, target.bootstrap)
+    mirror(source.bootstrap, target.bootstrap, login={"copy": "acls"})
     with target.admin() as admin:
         wait_until(lambda: TOPIC in {each.name for each in admin.list_topics()}, WAIT_S)
         # Only the controller, which cannot be asked, creates topics; a broker finds the same problems.
         wait_until(lambda: OWN_TOPIC in MirrorReport.of(admin.mirror_status("dr")).topics, WAIT_S)
+        wait_until(lambda: "SECURITY_DISABLED" in str(MirrorReport.of(admin.mirror_status("dr")).acls), WAIT_S)
     wait_until_copied(source.bootstrap, target.bootstrap)
     killed = target.leader(TOPIC)
     target.kill(killed)

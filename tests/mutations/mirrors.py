@@ -14,6 +14,7 @@ PROMOTIONS = "tests/simulation/test_mirror_promotions.py::test_promotions_and_fa
 PREFIXES = "tests/unit/controller/test_mirror_prefixes.py"
 LIMIT = "tests/unit/broker/test_mirror_limit.py"
 ACLS = "tests/unit/broker/test_mirrored_acls.py"
+STAND_IN = "tests/unit/broker/test_mirror_stand_in.py"
 GROUPS = "tests/unit/broker/test_mirrored_groups.py"
 SWITCH = "tests/unit/tools/test_mirror_switch.py"
 SCHEMAS = "tests/registry/test_mirrored_schemas.py"
@@ -33,6 +34,41 @@ ROWS: tuple[Row, ...] = (
         "        reports = decides or stands_in(self._node)\n",
         "        reports = decides\n",
         ("tests/cluster/test_mirror.py::test_replicas_of_the_target_are_equal_after_its_leader_was_killed",),
+    ),
+    (
+        "a broker reports why a separate controller cannot copy access rules",
+        "broker/mirrors/mirror.py",
+        "        if is_due and reports and self._copiers.acls is not None:\n",
+        "        if is_due and decides and self._copiers.acls is not None:\n",
+        ("tests/cluster/test_mirror.py::test_replicas_of_the_target_are_equal_after_its_leader_was_killed",),
+    ),
+    (
+        "a broker that stands in for the controller copies no access rules itself",
+        "broker/mirrors/acls.py",
+        "        self._decider = self._node.metadata if decides else self._stand_in\n",
+        "        self._decider = self._node.metadata\n",
+        (f"{ACLS}::test_stand_in_of_the_controller_changes_nothing_and_finds_the_same_problems",),
+    ),
+    (
+        "access rules that a separate controller cannot copy or delete are reported",
+        "broker/mirrors/acls.py",
+        "            if overdue and not self.problem:\n",
+        "            if False:\n",
+        (f"{ACLS}::test_stand_in_reports_rules_that_the_controller_does_not_create_or_delete",),
+    ),
+    (
+        "a separate controller that cannot reach the source is reported for each topic that it should change",
+        "broker/mirrors/stand_in.py",
+        "if now_ms - since_ms >= self.late_ms]",
+        "if False]",
+        (f"{STAND_IN}::test_topics_that_the_controller_does_not_create_or_change_are_reported_after_a_while",),
+    ),
+    (
+        "an interruption of the source is not taken for one of the controller",
+        "broker/mirrors/stand_in.py",
+        "            self._since_ms = {}\n",
+        "            pass\n",
+        (f"{STAND_IN}::test_no_change_is_overdue_after_an_interruption_of_the_source",),
     ),
     (
         "a mirror whose settings have changed still reports how far its copy was",

@@ -14,10 +14,12 @@ from ottla.broker.mirrors.acls import INTERVAL_MS, AclCopier, AclPorts, creation
 from ottla.broker.mirrors.source import Source
 from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode, KafkaError
-from ottla.common.slices import finish
+from ottla.common.slices import Slices, finish
+from ottla.config import BrokerConfig
 from ottla.controller.state import Outcome
 from ottla.metadata.acls import acl_of
 from ottla.metadata.image import TOPIC as TOPIC_KIND
+from ottla.metadata.image import MetadataImage
 from ottla.metadata.mirrors import MIRRORING, STATE_SETTING, STOPPED, TopicNames
 from ottla.metadata.snapshot import snapshot_records
 from ottla.network.errors import ConnectFailed
@@ -34,6 +36,7 @@ from ottla.security.acl import Acl, Operation, Pattern, PatternType, PermissionT
 from tests.storage.helpers import ManualClock
 from tests.unit.controller.support import Cluster
 
+CONFIG = BrokerConfig({"node.id": "1", "log.dirs": "/unused", "listeners": "PLAINTEXT://127.0.0.1:0"})
 TOPIC, GROUP = ResourceType.TOPIC, ResourceType.GROUP
 PREFIXED = PatternType.PREFIXED
 DENY, ALLOW = PermissionType.DENY, PermissionType.ALLOW
@@ -72,6 +75,13 @@ def test_rules_of_groups_are_copied_by_the_pattern_and_no_other_rules() -> None:
     assert names("us.", rule("billing", GROUP)) == []
 
 
+class FinishingWorker:
+    """Finishes work at once."""
+
+    def submit(self, work: Slices[Any]) -> Completion[Any]:
+        return Completion.of(finish(work))
+
+
 class Target:
     """A controller, and the rules of a source."""
 
@@ -84,12 +94,15 @@ class Target:
         self.lost: int | None = None
         self.fails_after: int | None = None
         self.nodes: dict[int, list[Acl] | None] = {1: None}
+        self.decides, self.leader = True, (100, None)
         self.source = SimpleNamespace(ask=self._ask, nodes=self.nodes, cluster_id="A")
         self.copier = self.start()
 
     def start(self, mirror: str = "us") -> AclCopier:
         """A mirror that begins now, e.g. after the failure of the active controller."""
-        node, source = SimpleNamespace(clock=self.clock, metadata=self), cast("Source", self.source)
+        node = SimpleNamespace(clock=self.clock, metadata=self, node_id=1)
+        node.settings, node.schedulers = SimpleNamespace(static=CONFIG), SimpleNamespace(worker=FinishingWorker())
+        source = cast("Source", self.source)
         self.copier = AclCopier(cast("AclPorts", node), mirror, source, re.compile("bill.*"), TopicNames("us."))
         return self.copier
 
@@ -128,6 +141,11 @@ class Target:
     def watch(self) -> None:
         """Check an invariant of the tests after each change."""
 
+    @property
+    def image(self) -> MetadataImage:
+        """The metadata of the node."""
+        return self.cluster.controller.image
+
     def copy(self, **states: str) -> set[tuple[str, Operation]]:
         """The rules of this cluster after one copy."""
         named = {name.replace("_", "."): state for name, state in states.items()}
@@ -139,7 +157,7 @@ class Target:
         new = [name for name in named if name not in known]
         topics = [m.TopicRecord(name, bytes(15) + bytes([len(known) + i + 1])) for i, name in enumerate(new)]
         self.cluster.do(Outcome([*topics, *settings], None))
-        asyncio.run(self.copier.copy(named))
+        asyncio.run(self.copier.copy(named, decides=self.decides))
         return {(each.pattern.name, each.operation) for each in self.here}
 
     def copy_later(self, **states: str) -> set[tuple[str, Operation]]:
@@ -299,6 +317,42 @@ def test_rule_that_the_controller_refuses_is_a_problem_and_others_are_created() 
     target = Target(rule("orders", operation=Operation.UNKNOWN), rule("orders"))
     assert target.copy(us_orders=MIRRORING) == {("us.orders", Operation.READ)}
     assert "Invalid operation" in target.copier.problem
+
+
+def test_stand_in_of_the_controller_changes_nothing_and_finds_the_same_problems() -> None:
+    target = Target(rule("orders", operation=Operation.UNKNOWN), rule("orders"))
+    target.decides = False
+    assert target.copy(us_orders=MIRRORING) == set()
+    assert "Invalid operation" in target.copier.problem
+    target.error = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    assert target.copy_later(us_orders=MIRRORING) == set()
+    assert "CLUSTER_AUTHORIZATION_FAILED" in target.copier.problem
+    target.error, target.rules = ErrorCode.NONE, []
+    assert target.copy_later(us_orders=MIRRORING) == set()
+    assert target.copier.problem == ""
+
+
+def test_stand_in_reports_rules_that_the_controller_does_not_create_or_delete() -> None:
+    target = Target(rule("orders"))
+    target.decides = False
+    late = "node 100, has not copied all changes of access rules (1 missing)"
+
+    def problems() -> list[bool]:
+        """Whether the problem is reported in each of the next minutes."""
+        found = []
+        for _ in range(4):
+            target.copy_later(us_orders=MIRRORING)
+            found.append(late in target.copier.problem)
+        return found
+
+    assert problems() == [False, False, False, True]
+    # The controller copies it.
+    target.decides = True
+    before = target.copy_later(us_orders=MIRRORING)
+    target.decides = False
+    target.rules = []
+    assert problems() == [False, False, False, True], "a right that was withdrawn at the source is still here"
+    assert target.copy(us_orders=MIRRORING) == before
 
 
 def test_rules_that_deny_are_deleted_last(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,6 +22,7 @@ from itertools import islice, takewhile
 from typing import TYPE_CHECKING, Final, Protocol
 
 from ottla.broker.mirrors.source import Source, awaited
+from ottla.broker.mirrors.stand_in import Decider, StandIn, StandInNode
 from ottla.common.errors import KafkaError, error_code
 from ottla.controller.controller import Controller
 from ottla.metadata.mirrors import TopicNames, is_read_only_state
@@ -31,8 +32,6 @@ from ottla.protocol.messages.describe_acls import DescribeAclsRequest
 from ottla.security.acl import WILDCARD, Acl, Operation, Pattern, PatternType, PermissionType, ResourceType
 
 if TYPE_CHECKING:
-    from ottla.cluster.metadata.log import MetadataShell
-    from ottla.common.clock import Clock
     from ottla.common.ids import Uuid
     from ottla.common.slices import Slices
     from ottla.controller.state import Outcome
@@ -47,15 +46,15 @@ MOST_RULES: Final = 50_000
 _CHANGED_AT_ONCE: Final = 5_000
 
 
-class AclPorts(Protocol):
+class AclPorts(StandInNode, Protocol):
     """The parts of the node that copy rules."""
-
-    metadata: MetadataShell
-    clock: Clock
 
 
 class AclCopier:
-    """Copies rules every minute, and at once when topics are added. Only the active controller calls `copy`."""
+    """Copies rules every minute, and at once when topics are added.
+
+    Only the active controller and its stand-in call `copy`.
+    """
 
     def __init__(
         self, node: AclPorts, mirror: str, source: Source, groups: re.Pattern[str] | None, names: TopicNames
@@ -65,21 +64,30 @@ class AclCopier:
         self._source = source
         self._groups = groups
         self._names = names
+        self._stand_in = StandIn(node, INTERVAL_MS)
+        self._decider: Decider = node.metadata
         self._topics: list[str] = []
         self._due_ms = node.clock.monotonic_ms()
         self.problem = ""
         """Why the last copy failed."""
 
-    async def copy(self, states: Mapping[str, str]) -> None:
-        """Copy the rules of topics that are read-only here. Raises NetworkError."""
+    async def copy(self, states: Mapping[str, str], *, decides: bool = True) -> None:
+        """Copy the rules of topics that are read-only here. Raises NetworkError.
+
+        Without `decides`, this node is the stand-in of the active controller, and only finds the problem.
+        """
         read_only = (name for name, state in states.items() if is_read_only_state(state))
         topics = sorted(self._names.at_source(name) for name in read_only)
         now_ms = self._node.clock.monotonic_ms()
         if not topics or (topics == self._topics and now_ms < self._due_ms):
             return
         before = self.problem
+        self._decider = self._node.metadata if decides else self._stand_in
         try:
             self.problem = await self._follow(topics)
+            overdue = [] if decides else self._stand_in.overdue()
+            if overdue and not self.problem:
+                self.problem = self._stand_in.problem(f"copied all changes of access rules ({len(overdue)} missing)")
         except KafkaError as error:
             self.problem = f"The access rules are not copied: {error}"
         if self.problem not in ("", before):
@@ -126,7 +134,7 @@ class AclCopier:
         decide: Callable[[Controller], Slices[Outcome[dict[Uuid, Acl]]]] = partial(
             Controller.outdated_acls, mirror=owner, wanted=wanted, covers=covers
         )
-        found: dict[Uuid, Acl] = await awaited(self._node.metadata.submit(decide)) if owner else {}
+        found: dict[Uuid, Acl] = await awaited(self._decider.submit(decide)) if owner else {}
         for node_id in list(self._source.nodes) if found else ():
             try:
                 known = await self._wanted(topics, node_id)
@@ -142,10 +150,9 @@ class AclCopier:
             decide: Callable[[Controller], Slices[Outcome[None]]] = partial(
                 Controller.withdraw_acls, mirror=self._owner, acl_ids=part
             )
-            await awaited(self._node.metadata.submit(decide))
-            logger.info(
-                "Mirror %s: the source has deleted %d access rules; deleting the copies", self._mirror, len(part)
-            )
+            await awaited(self._decider.submit(decide))
+            if self._decider is self._node.metadata:
+                logger.info("Mirror %s: deleted %d access rules, as its source has", self._mirror, len(part))
 
     async def _read(self, kind: ResourceType, node_id: int | None) -> list[Acl]:
         """The source's rules of a type of resources. Raises NetworkError, KafkaError."""
@@ -180,7 +187,7 @@ class AclCopier:
         for start in range(0, len(wanted), _CHANGED_AT_ONCE):
             rows = [creation_of(acl) for acl in wanted[start : start + _CHANGED_AT_ONCE]]
             decide = partial(_create, rows, self._owner)
-            response = await awaited(self._node.metadata.submit(decide))
+            response = await awaited(self._decider.submit(decide))
             refused = (result.error_message or "" for result in response.results if result.error_code)
             problem = problem or next((f"An access rule is not copied: {text}" for text in refused), "")
         return problem

@@ -21,7 +21,7 @@ from ottla.broker.mirrors.groups import GroupOffsets, GroupPorts
 from ottla.broker.mirrors.pace import Pace
 from ottla.broker.mirrors.problems import Measures, Problems
 from ottla.broker.mirrors.source import Source, awaited
-from ottla.broker.mirrors.stand_in import problems_of, stands_in
+from ottla.broker.mirrors.stand_in import Decider, StandIn, stands_in
 from ottla.broker.mirrors.status import partition_row
 from ottla.broker.mirrors.topics import read_topics
 from ottla.common.errors import KafkaError
@@ -72,6 +72,7 @@ FAILED: Final = "FAILED"
 CONSUMER: Final = -1
 LONGEST_SHORT_LINE_S: Final = 0.01
 FETCHERS_OF_LONG_LINE: Final = 4
+FOLLOWED: Final = "created or changed the topic as its source"
 # Topics whose settings are read in one request.
 _PARTS: Final = 200
 
@@ -85,10 +86,12 @@ class MirrorNode(GroupPorts, Protocol):
 
 
 class Copiers(NamedTuple):
-    """The parts of a mirror that copy other things than topics; `acls` is None unless they are wanted."""
+    """The parts of a mirror that copy other things than records; `acls` is None unless they are wanted."""
 
     groups: GroupOffsets
     acls: AclCopier | None
+    stand_in: StandIn
+    """Decides about topics if the active controller is not a broker."""
 
 
 class Mirror:
@@ -111,12 +114,13 @@ class Mirror:
         self._states = self._read_states()
         fetchers = int(settings["num.replica.fetchers"])
         self._fetchers = ReplicaFetchers(self._context(), lambda: fetchers_of(fetchers, self.source.fastest_s))
-        groups = _pattern(settings["groups"])
+        groups, interval_ms = _pattern(settings["groups"]), settings["refresh.interval.ms"]
         self._copiers = Copiers(
             GroupOffsets(node, self.source, groups, self._names),
             AclCopier(node, name, self.source, groups, self._names) if ACLS in settings[COPY_SETTING] else None,
+            StandIn(node, interval_ms),
         )
-        self._pace = Pace(settings["refresh.interval.ms"])
+        self._pace = Pace(interval_ms)
         self._task = asyncio.get_running_loop().create_task(self._run(), name=f"mirror {name}")
 
     def _context(self) -> FetcherContext:
@@ -220,8 +224,8 @@ class Mirror:
         if not reports:
             # The next controller reports them, or that they are solved.
             self._problems.of_source = {}
-        if not decides and self._copiers.acls is not None:
-            self._copiers.acls.problem = ""
+            if self._copiers.acls is not None:
+                self._copiers.acls.problem = ""
         if self.is_paused:
             self._waiting = {}
             self._keep({})
@@ -233,8 +237,8 @@ class Mirror:
         self._place(metadata)
         if is_due and reports:
             await self._follow_topics(metadata, decides=decides)
-        if is_due and decides and self._copiers.acls is not None:
-            await self._copiers.acls.copy(self._states)
+        if is_due and reports and self._copiers.acls is not None:
+            await self._copiers.acls.copy(self._states, decides=decides)
         if is_due:
             await self._copiers.groups.copy(self._states)
             self._pace.completed(begun_ms)
@@ -350,19 +354,17 @@ class Mirror:
         known = [self._at_source(name) for name, state in self._states.items() if is_read_only_state(state)]
         topics, unread = await read_topics(self.source, metadata, self._pattern, known)
         problems = {self._names.local(name) or name: problem for name, problem in unread.items()}
-        factor = self._settings["replication.factor"]
+        factor, stand_in = self._settings["replication.factor"], self._copiers.stand_in
+        decider: Decider = self._node.metadata if decides else stand_in
         for start in range(0, len(topics), _PARTS):
             part = topics[start : start + _PARTS]
             decide: Callable[[Controller], Slices[Outcome[dict[str, str]]]] = partial(
                 Controller.follow_source, mirror=self.name, replication_factor=factor, topics=part
             )
-            done: Completion[dict[str, str]] = (
-                self._node.metadata.submit(decide)
-                if decides
-                else self._node.schedulers.worker.submit(problems_of(self._node, self.name, factor, part))
-            )
-            found: dict[str, str] = await awaited(done)
+            found: dict[str, str] = await awaited(decider.submit(decide))
             problems |= found
+        if not decides:
+            problems = dict.fromkeys(map(str, stand_in.overdue()), stand_in.problem(FOLLOWED)) | problems
         for name, problem in problems.items():
             if self._problems.of_source.get(name) != problem:
                 logger.warning("Mirror %s cannot follow topic %s: %s", self.name, name, problem)
@@ -372,7 +374,7 @@ class Mirror:
 
     def status(self) -> dict[str, object]:
         """The state of the mirror on this node: its problem, the problems of topics, and the led partitions."""
-        groups, acls = self._copiers
+        groups, acls, _ = self._copiers
         throttling = self._fetchers.throttling()
         return {
             "problem": self._problem(),
@@ -394,7 +396,7 @@ class Mirror:
 
     def measure(self) -> Measures:
         """The figures of the mirror on this node that are not of single partitions."""
-        groups, acls = self._copiers
+        groups, acls, _ = self._copiers
         problems = [self._problem(), "" if acls is None else acls.problem]
         count = len([each for each in problems if each]) + len(self._problems.of_topics) + len(groups.errors)
         return Measures(count, self._age_ms(groups.copied_ms))

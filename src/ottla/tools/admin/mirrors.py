@@ -174,7 +174,7 @@ def explain(report: MirrorReport, mirror: str) -> list[Finding]:
         text = "the source has no group that --groups matches, or its user has no right DESCRIBE on them"
         found.append(Finding("groups", text, f"`ottla mirror alter {mirror} --groups` changes the regular expression"))
     found += [
-        Finding("access rules", text, "The copy needs DESCRIBE on the source's cluster; it is retried every minute")
+        _advised("access rules", text, "The copy needs DESCRIBE on the source's cluster; it is retried every minute")
         for text in report.acls.values()
     ]
     found += _throttled(report, mirror)
