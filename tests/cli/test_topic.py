@@ -79,6 +79,10 @@ def test_first_records_of_a_partition_are_deleted(ottla: Run, topic: str) -> Non
     assert ottla(*words, "--all", "--before", "3").code == 2
     assert ottla(*words).code == 2
     assert ottla(*words, "--before", "-1").code == 2
+    assert ottla("topic", "alter", topic, "--config", "cleanup.policy=compact").code == 0
+    compacted = ottla("topic", "delete-records", topic, "-p", "2", "--all")
+    assert compacted.code == 1
+    assert f"Topic {topic} has cleanup.policy=compact" in compacted.err
 
 
 @pytest.mark.both

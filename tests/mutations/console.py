@@ -141,6 +141,13 @@ ROWS: tuple[Row, ...] = (
         (f"{HERE}/test_more_changes.py::test_records_are_deleted_after_a_question",),
     ),
     (
+        "a refused deletion of records is reported with its reason, which the broker's answer does not have",
+        "tools/admin/record_deletion.py",
+        "    if isinstance(error, PolicyViolation):\n",
+        "    if False:\n",
+        (f"{HERE}/test_copies.py::test_page_of_a_copy_and_the_reasons_of_refused_changes",),
+    ),
+    (
         "the console registers only schemas that the registry finds compatible",
         "console/pages/schema_changes.py",
         "        if faults:\n",

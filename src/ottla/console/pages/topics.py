@@ -10,6 +10,7 @@ from ottla.clients.errors import BrokerError, UnsupportedByBroker
 from ottla.common import units
 from ottla.console.calls import Call, Problem
 from ottla.console.view import Cell, Column, Facts, Link, Page, Table, number, size, text, url
+from ottla.metadata.mirrors import is_read_only_state
 from ottla.tools.admin.configs import default_of
 from ottla.tools.admin.outcomes import outcomes
 from ottla.tools.admin.topic_facts import Facts as TopicFacts
@@ -141,7 +142,7 @@ def topic(call: Call) -> Page:
     """Show the partitions of a topic."""
     name = name_of(call)
     found = facts_of(call.admin, [name])[0]
-    summary = found.summary()
+    summary, copy = found.summary(), _copy(found)
     facts = Facts(
         [
             ("Partitions", number(summary["partition_count"])),
@@ -151,9 +152,10 @@ def topic(call: Call) -> Page:
             ("Size of all replicas", size(summary["size_of_replicas"])),
             ("Cleanup", text(summary["cleanup_policy"])),
             ("Set for this topic", Cell(f"{len(found.overrides()):,}", url("topics", name, "settings"))),
+            *([("Mirror", text(f"{copy['name']}, {copy['state'].lower()}"))] if copy else []),
         ]
     )
-    lead, tone = _state(summary)
+    trouble, tone = _state(summary)
     shows_troubled = call.query.get("only") == "troubled"
     rows = [row for row in found.partitions if _is_troubled(row)] if shows_troubled else found.partitions
     shown, paging = page_of(call, rows)
@@ -163,16 +165,31 @@ def topic(call: Call) -> Page:
     )
     return Page(
         name,
-        {**summary, "overrides": found.overrides(), "partitions": list(shown), **paging},
+        {**summary, "mirror": copy, "overrides": found.overrides(), "partitions": list(shown), **paging},
         [facts, _partitions(name, found, shown)],
         command=call.command("topic", "describe", name),
         crumbs=[CRUMB],
         tabs=tabs(call, name, "partitions"),
-        actions=[*([other] if lead else []), *changes(call, name)],
-        lead=lead,
+        actions=[*([other] if trouble else []), *changes(call, name)],
+        lead=f"{trouble} {_read_only(name, copy)}".strip(),
         tone=tone,
         section="topics",
         more={"links": pager_links(call, paging, only=only)},
+    )
+
+
+def _copy(found: TopicFacts) -> dict[str, str] | None:
+    """Return the mirror of a topic, and the topic's state in it."""
+    return None if found.mirror is None else dict(zip(("name", "state"), found.mirror, strict=True))
+
+
+def _read_only(name: str, copy: Mapping[str, str] | None) -> str:
+    if copy is None or not is_read_only_state(copy["state"]):
+        return ""
+    mirror = copy["name"]
+    return (
+        f"Mirror {mirror} copies this topic from another cluster: it is read-only until "
+        f"`ottla mirror promote {mirror} {name}`."
     )
 
 

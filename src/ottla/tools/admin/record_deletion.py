@@ -5,8 +5,12 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from ottla.clients import admin as api
+from ottla.clients.errors import ClientError, PolicyViolation
 from ottla.common.failure import Failure
 from ottla.common.ids import TopicPartition
+from ottla.metadata.mirrors import is_read_only_state
+from ottla.tools.admin.outcomes import outcomes
+from ottla.tools.admin.topic_facts import mirror_of
 
 
 class RecordDeletion(NamedTuple):
@@ -49,5 +53,36 @@ def plan_deletion(admin: api.Admin, partition: TopicPartition, before: int | Non
 
 
 def delete_records(admin: api.Admin, deletion: RecordDeletion) -> int:
-    """Delete the records, and return the new first offset. Raises clients' errors."""
-    return admin.delete_records({deletion.partition: deletion.before})[deletion.partition]
+    """Delete the records, and return the new first offset. Raises Failure with the reason, and clients' errors."""
+    found, errors = outcomes(admin.delete_records, {deletion.partition: deletion.before})
+    error = errors.get(deletion.partition)
+    if error is None:
+        return int(found[deletion.partition])
+    if isinstance(error, PolicyViolation):
+        # The answer of a broker has no text.
+        reason = _reason(admin, deletion.partition.topic)
+        if reason is not None:
+            raise reason from error
+    raise error
+
+
+def _reason(admin: api.Admin, topic: str) -> Failure | None:
+    """The reason why brokers do not delete records of a topic; None if its settings do not show it."""
+    try:
+        configs = admin.describe_config(api.ConfigResource.topic(topic))
+    except ClientError:
+        return None
+    mirror = mirror_of(configs)
+    if mirror is not None and is_read_only_state(mirror[1]):
+        name = mirror[0]
+        return Failure(
+            f"Topic {topic} is read-only: mirror {name} copies it from another cluster",
+            f"Delete the records at the source, or promote the copy: `ottla mirror promote {name} {topic}`.",
+        )
+    policy = configs.get("cleanup.policy")
+    if policy is None or "delete" in (policy.value or ""):
+        return None
+    return Failure(
+        f"Topic {topic} has cleanup.policy={policy.value}: only compaction deletes its records",
+        "Write a record with the key and without a value, or add `delete` to cleanup.policy.",
+    )

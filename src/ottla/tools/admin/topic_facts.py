@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from ottla.clients import admin as api
 from ottla.clients.errors import BrokerError, UnsupportedByBroker
 from ottla.common.ids import TopicPartition
+from ottla.metadata.mirrors import MIRROR_SETTING, STATE_SETTING
 from ottla.tools.admin.leaderless import active_brokers, cannot_lead, way_out
 
 
@@ -39,9 +40,20 @@ class Facts(NamedTuple):
             "without_leader": sum(row["leader"] is None for row in self.partitions),
         }
 
+    @property
+    def mirror(self) -> tuple[str, str] | None:
+        """The mirror of the topic, and the topic's state in it; None if it has none."""
+        return mirror_of(self.configs)
+
     def overrides(self) -> dict[str, str | None]:
         """Return the settings that were set for this topic."""
         return {name: entry.value for name, entry in self.configs.items() if entry.source is api.ConfigSource.TOPIC}
+
+
+def mirror_of(configs: Mapping[str, api.ConfigEntry]) -> tuple[str, str] | None:
+    """Return the mirror of a topic with these settings, and the topic's state in it; None if it has none."""
+    name, state = configs.get(MIRROR_SETTING), configs.get(STATE_SETTING)
+    return (name.value, state.value) if name and name.value and state and state.value else None
 
 
 def facts_of(admin: api.Admin, names: Sequence[str]) -> list[Facts]:
