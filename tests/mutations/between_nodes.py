@@ -15,6 +15,27 @@ SPARK = "tests/unit/spark/test_secrets.py::test_no_repr_shows_a_secret"
 
 ROWS: tuple[Row, ...] = (
     (
+        "A key set whose download breaks is retrieved again",
+        "broker/jwks.py",
+        "    except http.client.HTTPException as error:",
+        "    except ZeroDivisionError as error:",
+        ("tests/unit/network/test_broken_http.py::test_connection_that_breaks[key_set-not HTTP-plain]",),
+    ),
+    (
+        "A token endpoint that does not send HTTP is an error that a retry may solve",
+        "network/oauth.py",
+        "    except (OSError, http.client.HTTPException) as error:",
+        "    except OSError as error:",
+        ("tests/unit/network/test_broken_http.py::test_connection_that_breaks[token_endpoint-not HTTP-plain]",),
+    ),
+    (
+        "A response that ends early is not taken for a whole one",
+        "common/http_body.py",
+        "    if response.length and len(data) < most_bytes:",
+        "    if False:",
+        ("tests/unit/network/test_broken_http.py::test_connection_that_breaks[top_command-cut within the body-tls]",),
+    ),
+    (
         "A voter that is denied the right asks less and less often",
         "raft/core.py",
         "succeeded=succeeded, is_denied=is_denied)",

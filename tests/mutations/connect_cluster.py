@@ -18,6 +18,13 @@ STATUS_WRITER = "tests/unit/connect/cluster/test_status_writer.py"
 
 ROWS: tuple[Row, ...] = (
     (
+        "a worker that does not accept the certificate of another worker is a retriable error",
+        "connect/peers.py",
+        "(late.HTTPError, late.InvalidURL, ssl.SSLError)",
+        "(late.HTTPError, late.InvalidURL)",
+        ("tests/unit/network/test_broken_http.py::test_certificate_that_the_server_does_not_accept[worker-None]",),
+    ),
+    (
         "connect why names a dead worker while its work waits for it",
         "cli/connectors.py",
         "            faults[worker] = lost(worker, failure.problem)\n",

@@ -16,6 +16,15 @@ CLIENTS = "tests/registry/test_serializers.py"
 
 ROWS: tuple[Row, ...] = (
     (
+        "A registry that does not accept the certificate of a client is unreachable",
+        "registry_client/transport.py",
+        "(httpx.HTTPError, httpx.InvalidURL, ssl.SSLError)",
+        "(httpx.HTTPError, httpx.InvalidURL)",
+        (
+            "tests/unit/network/test_broken_http.py::test_certificate_that_the_server_does_not_accept[asyncio_registry_client-None]",
+        ),
+    ),
+    (
         "Offsets in a transaction report the reader schema of their consumer",
         "clients/producer/base.py",
         "row if row.metadata else OffsetAndMetadata(row.offset, row.leader_epoch, report)",

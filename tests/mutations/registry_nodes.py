@@ -13,6 +13,15 @@ RIGHTS = "tests/unit/registry/test_rights.py"
 
 ROWS: tuple[Row, ...] = (
     (
+        "A leader that does not accept the certificate of a node is an error of forwarding",
+        "registry/forwarding.py",
+        "(httpx.HTTPError, httpx.InvalidURL, ssl.SSLError)",
+        "(httpx.HTTPError, httpx.InvalidURL)",
+        (
+            "tests/unit/network/test_broken_http.py::test_certificate_that_the_server_does_not_accept[registry_node-None]",
+        ),
+    ),
+    (
         "A search in other contexts finds only what the user may read",
         "registry/access.py",
         '        scope["state"][MAY_READ] = lambda subject: self._may_read(principal, subject)\n',

@@ -17,6 +17,7 @@ from urllib.parse import quote, unquote, urlsplit
 
 from ottla.cli.commands import Option, Options, section
 from ottla.common.failure import Failure
+from ottla.common.http_body import read_body
 
 DEFAULT_URL: Final = "http://127.0.0.1:8083"
 VARIABLE: Final = "OTTLA_CONNECT"
@@ -109,7 +110,7 @@ class Api:
                 data = json.dumps(body).encode()
             connection.request(method, self._prefix + path, data, headers)
             response = connection.getresponse()
-            return response.status, response.read(_MOST_BYTES).decode(errors="replace")
+            return response.status, read_body(response, _MOST_BYTES).decode(errors="replace")
         except (OSError, http.client.HTTPException) as error:
             reason = str(error) or type(error).__name__
             advice = (

@@ -37,7 +37,8 @@ class Peers:
             self._client = late.AsyncClient(timeout=timeout, verify=self._tls or True, trust_env=False)
         try:
             response = await self._client.request(method, url, content=body, headers=headers)
-        except (late.HTTPError, late.InvalidURL) as error:
+        # With TLS 1.3, a worker refuses this one's certificate after the handshake. httpx lets that error pass.
+        except (late.HTTPError, late.InvalidURL, ssl.SSLError) as error:
             raise RetriableError(str(error) or type(error).__name__) from error
         return Answer(response.status_code, response.content, response.headers.get("location", ""))
 

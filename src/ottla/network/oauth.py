@@ -19,6 +19,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from ottla.common.http_body import read_body
 from ottla.network.errors import AuthenticationRefused, ConnectFailed, SecuritySettingError
 from ottla.security.oauthbearer import OAuthToken, expiry_of
 
@@ -182,7 +183,8 @@ def _ask(url: str, form: Mapping[str, str], headers: Mapping[str, str], extensio
 
     Raises AuthenticationRefused if the endpoint refuses the client, ConnectFailed if it does not answer.
     """
-    import urllib.error  # noqa: PLC0415 - takes 20 ms, and few clients need it
+    import http.client  # noqa: PLC0415 - these take 20 ms, and few clients need them
+    import urllib.error  # noqa: PLC0415
     import urllib.request  # noqa: PLC0415
 
     body = urllib.parse.urlencode(form).encode()
@@ -190,16 +192,20 @@ def _ask(url: str, form: Mapping[str, str], headers: Mapping[str, str], extensio
     asked_ms = time.time() * 1000
     try:
         with urllib.request.urlopen(request, timeout=TIMEOUT_S) as response:  # noqa: S310
-            answer = json.loads(response.read(LARGEST_ANSWER_BYTES))
+            answer = json.loads(read_body(response, LARGEST_ANSWER_BYTES))
         value, lifetime_s = answer["access_token"], answer.get("expires_in")
     except urllib.error.HTTPError as error:
         with error:
-            text = error.read(500).decode(errors="replace").strip()
+            try:
+                text = error.read(500).decode(errors="replace").strip()
+            except (OSError, http.client.HTTPException) as cut:  # the status says enough
+                text = f"({cut})"
         what = f"The token endpoint {url} answered {error.code} {error.reason}: {text}"
         refuses = 400 <= error.code < 500 and error.code != 429
         raise (AuthenticationRefused if refuses else ConnectFailed)(what) from None
-    except OSError as error:
-        raise ConnectFailed(f"The token endpoint {url} does not answer: {error}") from error
+    except (OSError, http.client.HTTPException) as error:
+        reason = str(error) or type(error).__name__
+        raise ConnectFailed(f"The token endpoint {url} does not answer: {reason}") from error
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise AuthenticationRefused(f"The token endpoint {url} answered without an access_token") from error
     if not isinstance(value, str):

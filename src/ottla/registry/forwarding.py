@@ -88,7 +88,8 @@ class Forwarding:
             target += f"?{scope['query_string'].decode('latin-1')}"
         try:
             response = await self._client.request(scope["method"], target, content=body, headers=headers)
-        except (httpx.HTTPError, httpx.InvalidURL) as error:
+        # With TLS 1.3, the leader refuses this node's certificate after the handshake. httpx lets that error pass.
+        except (httpx.HTTPError, httpx.InvalidURL, ssl.SSLError) as error:
             reason = str(error) or type(error).__name__
             raise forwarding_failed(f"Error while forwarding the request to the leader {url}: {reason}") from error
         returned = {name: response.headers[name] for name in _RETURNED if name in response.headers}

@@ -18,6 +18,7 @@ from ottla.broker.metrics import families as f
 from ottla.clients import admin as api
 from ottla.common import units
 from ottla.common.failure import Failure
+from ottla.common.http_body import read_body
 from ottla.config import parse_address
 from ottla.config.metrics_rows import KEYSTORE, LISTENER
 
@@ -132,7 +133,7 @@ def _scrape(name: str, address: Place, access: Access) -> list[str]:
             "GET", "/metrics", headers={"Authorization": f"Bearer {access.token}"} if access.token else {}
         )
         response = connection.getresponse()
-        body = response.read(LARGEST_SCRAPE)
+        body = read_body(response, LARGEST_SCRAPE)
     except ssl.SSLCertVerificationError as error:
         reason = f"{place} has a certificate that is not trusted: {error.verify_message}"
         raise Failure(reason, "Name its authority with -X ssl.truststore.location=FILE.") from error
