@@ -18,6 +18,13 @@ STATUS_WRITER = "tests/unit/connect/cluster/test_status_writer.py"
 
 ROWS: tuple[Row, ...] = (
     (
+        "a Connect worker does not run the connectors of another cluster from a mirror's copies",
+        "connect/cluster/topics.py",
+        "    if mirror is not None and is_read_only_state(mirror[1]):\n",
+        "    if False:\n",
+        ("tests/connect/files/test_copies.py::test_worker_moves_to_the_target_with_its_topics",),
+    ),
+    (
         "a worker that does not accept the certificate of another worker is a retriable error",
         "connect/peers.py",
         "(late.HTTPError, late.InvalidURL, ssl.SSLError)",

@@ -1,4 +1,7 @@
-"""Connectors on the target of a mirror: a sink reads the copy, and a source cannot write it before the promotion."""
+"""Connectors on the target of a mirror: a sink reads the copy, and a source cannot write it before the promotion.
+
+A worker whose topics are copies starts after their promotion, and goes on.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from typing import Any
 import pytest
 
 from ottla.cli.main import main
-from ottla.clients import Admin, Producer
+from ottla.clients import Admin, Consumer, Producer, TopicPartition
 from ottla.testing.waiting import wait_until
 from tests.conftest import TEST_PROPERTIES
 from tests.connect.rest.worker_process import WorkerProcess
@@ -90,3 +93,50 @@ def test_connectors_of_a_copy_go_on_over_its_promotion(
         assert task(worker, "in")["state"] == task(worker, "out")["state"] == "RUNNING"
         assert worker.stop() == 0
     assert rows(out) == list(range(300))
+
+
+def test_worker_moves_to_the_target_with_its_topics(
+    clusters: tuple[OttlaProcess, OttlaProcess], tmp_path: Path
+) -> None:
+    """The name of the group lets the mirror copy its topics."""
+    source, target = clusters
+    lines = tmp_path / "in"
+    lines.mkdir()
+    settings = ("--group", f"{TOPIC}-etl", "--listen", "127.0.0.1:0", "-X", "offset.flush.interval.ms=200")
+
+    def write(first: int) -> None:
+        (lines / f"{first}").write_text("".join(f'{{"id": {number}}}\n' for number in range(first, first + 100)))
+
+    write(100)
+    with WorkerProcess(tmp_path / "first", "serve", "-b", source.bootstrap, *settings) as worker:
+        create(worker, "in", connector_class="files", path=str(lines), format="jsonl", topic=TOPIC)
+        wait_until(lambda: len(ids(source)) == 200, WAIT_S, what=worker.log)
+        assert worker.stop() == 0
+    second = WorkerProcess(tmp_path / "second", "serve", "-b", target.bootstrap, *settings)
+    with Admin(bootstrap_servers=target.bootstrap) as admin:
+        wait_until(lambda: len([1 for each in admin.list_topics() if each.name.startswith(TOPIC)]) == 4, WAIT_S)
+    with pytest.raises(AssertionError, match="is read-only: mirror dr copies it from another cluster"), second:
+        pass
+    assert main(["mirror", "promote", "dr", "--yes", "-b", target.bootstrap]) == 0
+    write(200)
+    with second:
+        wait_until(lambda: len(ids(target)) >= 300, WAIT_S, what=second.log)
+        assert task(second, "in")["state"] == "RUNNING"
+        assert second.stop() == 0
+    assert sorted(ids(target)) == list(range(300))
+
+
+def ids(cluster: OttlaProcess) -> list[int]:
+    """The rows in the topic."""
+    keys = [TopicPartition(TOPIC, index) for index in range(PARTITIONS)]
+    with Consumer(bootstrap_servers=cluster.bootstrap, auto_offset_reset="earliest") as consumer:
+        consumer.assign(keys)
+        ends = consumer.end_offsets(keys)
+        found: list[int] = []
+
+        def is_at_end() -> bool:
+            found.extend(json.loads(each.value or b"")["id"] for each in consumer.poll(0.2))
+            return all(consumer.position(key) >= ends[key] for key in keys)
+
+        wait_until(is_at_end, WAIT_S, what="the end of the topic")
+        return found

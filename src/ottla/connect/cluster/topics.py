@@ -1,7 +1,8 @@
 """Connect's three topics: their settings, and how they are created or checked.
 
 A topic that exists is used as it is, if it is compacted only: with another cleanup.policy the cluster would forget its
-connectors. The topic of configurations has one partition, since its records have one order.
+connectors. The topic of configurations has one partition, since its records have one order. A mirror's copy is refused:
+statuses cannot be written, and each connector would run in both clusters.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from ottla.clients.admin import ConfigResource, NewTopic
 from ottla.clients.errors import InvalidReplicationFactor
 from ottla.common.failure import Failure
 from ottla.connect.worker.topics import create_if_missing
+from ottla.metadata.mirrors import is_read_only_state
+from ottla.tools.admin.topic_facts import mirror_of
 
 logger = logging.getLogger(__name__)
 
@@ -106,6 +109,13 @@ async def _checked(admin: AsyncAdmin, topic: TopicSettings, timeout_s: float) ->
     found = await admin.describe_topic(topic.name, timeout_s=timeout_s)
     partitions = len(found.partitions)
     config = await admin.describe_config(ConfigResource.topic(topic.name), timeout_s=timeout_s)
+    mirror = mirror_of(config)
+    if mirror is not None and is_read_only_state(mirror[1]):
+        raise Failure(
+            f"Topic '{topic.name}' supplied via the '{topic.setting}' property is read-only: mirror {mirror[0]} copies "
+            "it from another cluster, whose workers may run its connectors.",
+            f"Stop those workers, and promote the topics: ottla mirror promote {mirror[0]}",
+        )
     policy = config[_POLICY].value
     if policy != _COMPACT:
         raise Failure(
