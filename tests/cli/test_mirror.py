@@ -196,3 +196,15 @@ def test_cluster_of_stock_kafka_has_no_mirrors() -> None:
 
     with pytest.raises(Failure, match="not Ottla"):
         mirror_names(cast("Any", SimpleNamespace(list_config_resources=refuse)))
+
+
+def test_report_about_many_partitions_is_complete(plain: Run, source: OttlaProcess, target: OttlaProcess) -> None:
+    # More than one string of the protocol can have.
+    count = 200
+    with Admin(source.bootstrap) as admin:
+        admin.create_topic("orders", partitions=count)
+    created = plain("mirror", "create", "dr", "--from", source.bootstrap, "--topics", "ord.*", "-b", target.bootstrap)
+    assert created.code == 0, created.err
+    wait_until(lambda: [row["lag"] for row in rows(plain, "dr", target)] == [0] * count, WAIT_S)
+    assert [row["partition"] for row in rows(plain, "dr", target)] == list(range(count))
+    assert plain("mirror", "list", "-b", target.bootstrap).code == 0

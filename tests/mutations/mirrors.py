@@ -29,6 +29,13 @@ SITES = "tests/chaos/test_mirror_sites.py"
 
 ROWS: tuple[Row, ...] = (
     (
+        "the report about many partitions of a mirror fits the strings of the protocol",
+        "broker/handlers/describe_configs.py",
+        "_PART: Final = 32_000\n",
+        "_PART: Final = 1 << 30\n",
+        ("tests/cli/test_mirror.py::test_report_about_many_partitions_is_complete",),
+    ),
+    (
         "problems of topics are reported by a broker if the controllers are not brokers",
         "broker/mirrors/mirror.py",
         "        reports = decides or stands_in(self._node)\n",

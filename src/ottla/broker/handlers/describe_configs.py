@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Hashable, Mapping
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from ottla.broker import loggers
 from ottla.broker.config_authorization import check_authorized
@@ -47,6 +47,8 @@ DEFAULT_SOURCE, LOGGER_SOURCE, CLIENT_METRICS_SOURCE = 5, 6, 7
 UNKNOWN, TEXT = 0, 2
 STATUS = "status"
 """The state of a mirror on this node, as JSON."""
+_PART: Final = 32_000
+"""Bytes of the state in one setting: a string has at most 32,767."""
 
 
 def handle(
@@ -153,7 +155,7 @@ class _Describer:
             return self._of_settings(resolved, dynamic=True)
         if kind == MIRROR:
             rows = self._of_settings(resolve_mirror(image.config(MIRROR, name)), dynamic=True)
-            return [*rows, _status(json.dumps(self._broker.mirrors.status(name)))]
+            return rows + _status(json.dumps(self._broker.mirrors.status(name)))
         if kind == BROKER_LOGGER:
             return [_logger(name, level) for name, level in loggers.levels().items()]
         configs = image.config(CLIENT_METRICS, name)
@@ -198,18 +200,21 @@ class _Describer:
         )
 
 
-def _status(text: str) -> DescribeConfigsResourceResult:
-    """The state of a mirror as a setting that cannot be changed."""
-    return DescribeConfigsResourceResult(
-        name=STATUS,
-        value=text,
-        read_only=True,
-        config_source=UNKNOWN,
-        is_sensitive=False,
-        synonyms=[],
-        config_type=TEXT,
-        documentation=None,
-    )
+def _status(text: str) -> _Rows:
+    """The state of a mirror as settings of one name that cannot be changed; together, they have the whole text."""
+    return [
+        DescribeConfigsResourceResult(
+            name=STATUS,
+            value=text[start : start + _PART],
+            read_only=True,
+            config_source=UNKNOWN,
+            is_sensitive=False,
+            synonyms=[],
+            config_type=TEXT,
+            documentation=None,
+        )
+        for start in range(0, len(text), _PART)
+    ]
 
 
 def _logger(name: str, level: str) -> DescribeConfigsResourceResult:

@@ -25,8 +25,8 @@ def status(name: str) -> Plan[Outcome[int, dict[str, Any]]]:
         if result.error_code:
             yield node_id, error_for(result.error_code, result.error_message)
             return
-        for row in result.configs:
-            yield node_id, json.loads(row.value)
+        # A string has at most 32,767 bytes: a long text is in several settings of the same name.
+        yield node_id, json.loads("".join(row.value for row in result.configs))
 
     outcome: Outcome[int, dict[str, Any]] = yield Call(Route.BROKERS, None, ask, read)
     return outcome
