@@ -152,7 +152,26 @@ ROWS: tuple[Row, ...] = (
         "partitions/replication/mirrored.py",
         "        if not self.needs_end:\n",
         "        if True:\n",
-        (f"{COPY}::test_end_of_the_source_is_unknown_until_its_new_leader_has_named_it",),
+        (f"{COPY}::test_end_of_the_source_is_unknown_until_its_new_leader_has_named_it", f"{PROMOTIONS}[74]"),
+        (("OTTLA_SEEDS", "75"),),
+    ),
+    (
+        "a planned promotion does not rely on an answer that was on the way when it began",
+        "partitions/replication/fetcher.py",
+        "log_start_offset, appended_bytes, self._asked_ms)\n",
+        "log_start_offset, appended_bytes, self._context.clock.monotonic_ms())\n",
+        (
+            f"{FETCHERS}::test_answer_that_was_on_the_way_for_long_shows_nothing_of_the_time_since_its_request",
+            f"{PROMOTIONS}[59]",
+        ),
+        (("OTTLA_SEEDS", "60"),),
+    ),
+    (
+        "a planned promotion does not rely on an answer without news that was on the way when it began",
+        "partitions/replication/fetcher.py",
+        "            self._as_of_ms = self._asked_ms\n",
+        "            self._as_of_ms = self._context.clock.monotonic_ms()\n",
+        (f"{FETCHERS}::test_answer_that_was_on_the_way_for_long_shows_nothing_of_the_time_since_its_request",),
     ),
     (
         "the end of a new leader of the source is looked up",
@@ -487,7 +506,7 @@ ROWS: tuple[Row, ...] = (
         "a planned promotion does not rely on an answer whose rows are not taken yet",
         "partitions/replication/fetcher.py",
         "        self.is_busy = True\n        work = self._context.worker",
-        "        self.is_busy, self._answered_ms = True, answered_ms\n        work = self._context.worker",
+        "        self.is_busy, self._as_of_ms = True, self._asked_ms\n        work = self._context.worker",
         ("tests/unit/broker/test_replica_fetchers.py::test_partition_has_an_answer_only_when_its_row_was_taken",),
     ),
     (

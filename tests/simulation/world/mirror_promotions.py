@@ -104,6 +104,8 @@ class Promotions:
         self.is_compacted = seed % 4 == 3
         # An election makes a planned promotion an unplanned one, and compacted seeds have few planned ones.
         self.has_elections = seed % 8 != 3
+        # The operator acts when the last record is acknowledged, and the leader in the source fails at that moment.
+        self.hurries = seed % 5 == 4
         self.worlds = MirroredReplicas(seed, COMPACTED if self.is_compacted else {})
         self.random = self.worlds.source.random
         self.promises = Promises()
@@ -184,6 +186,8 @@ class Promotions:
         self.former = []
         if planned:
             self._stop_writers()
+            if self.hurries:
+                self._replace_leader()
             # An unclean election meanwhile loses records that the copy may need.
             planned = self._wait_for_last_records() and elections == self._elections
         self.done["planned" if planned else "unplanned"] += 1
@@ -230,19 +234,31 @@ class Promotions:
     def _stop_writers(self) -> None:
         for writer in self.writers:
             writer.is_stopping = True
-        for _ in range(600):
+        step_ms = 1 if self.hurries else REFRESH_MS
+        for passed_ms in range(0, 60_000, step_ms):
             if all(writer.is_idle for writer in self.writers):
                 return
-            self._repair(self.worlds.source)
-            self.run(REFRESH_MS)
+            if passed_ms % REFRESH_MS == 0:
+                self._repair(self.worlds.source)
+            self.run(step_ms)
         raise AssertionError(self.fail("producers do not stop"))
+
+    def _replace_leader(self) -> None:
+        """Kill the leader in the source; a follower that hangs keeps the next one from knowing what is committed."""
+        source = self.worlds.source
+        self.worlds.kill(source, source.partition.leader, power=False)
+        followers = sorted(set(source.partition.isr) - {source.partition.leader})
+        source.cut.update(followers[:1])
 
     def _wait_for_last_records(self) -> bool:
         """Whether the copy is complete before the operator gives up."""
         worlds, started_ms = self.worlds, self.worlds.source.loop.monotonic_ms()
-        for _ in range(60):
-            self.disturb()
-            self.run(self.random.choice((5, REFRESH_MS, 500)))
+        for attempt in range(60):
+            if self.hurries and attempt < 20:
+                self.run(self.random.choice((1, 5)))
+            else:
+                self.disturb()
+                self.run(self.random.choice((5, REFRESH_MS, 500)))
             rows: list[Any] = worlds.rows(worlds.target)
             age_ms = worlds.source.loop.monotonic_ms() - started_ms
             if not unreported(PARTITIONS, rows) and not behind(rows, age_ms):

@@ -194,7 +194,7 @@ class _Copying:
                 self.fetchers.unfollowed(self.copy)
                 self.copy = None
         elif self.copy is None:
-            ports = MirrorPorts(self._flush, self.link.loop.monotonic_ms, lambda: None)
+            ports = MirrorPorts(self._flush, lambda: None)
             self.copy = MirroredPartition(partition, known.leader_id, known.leader_epoch, ports)
             self.fetchers.following(self.copy)
         elif self.copy.follow(known.leader_id, known.leader_epoch):
@@ -213,9 +213,9 @@ class _Copying:
         if partition is None or self.state not in (MIRRORING, STOPPING):
             return None
         age_ms = UNKNOWN
-        if copy is not None and copy.progress.answered_ms != UNKNOWN:
-            answered_ms = max(copy.progress.answered_ms, self.fetchers.answered_ms(copy))
-            age_ms = self.link.loop.monotonic_ms() - answered_ms
+        if copy is not None and copy.progress.as_of_ms != UNKNOWN:
+            as_of_ms = max(copy.progress.as_of_ms, self.fetchers.as_of_ms(copy))
+            age_ms = self.link.loop.monotonic_ms() - as_of_ms
         return partition_row(partition, self.state, copy, age_ms)
 
     def close(self) -> None:

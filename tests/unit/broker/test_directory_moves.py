@@ -110,7 +110,7 @@ def test_replica_moves_while_it_is_written_and_read(harness: BrokerHarness) -> N
 def test_copy_of_another_cluster_continues_in_the_log_that_was_moved(harness: BrokerHarness) -> None:
     harness.create("moved")
     there = elsewhere(harness)
-    ports = MirrorPorts(harness.threads.run, harness.loop.monotonic_ms, lambda: None)
+    ports = MirrorPorts(harness.threads.run, lambda: None)
     mirrored = MirroredPartition(harness.partition("moved"), 9, 4, ports)
     copied = [memoryview(encode_batch([(0, None, value, [])], base_offset=i)) for i, value in enumerate((b"a", b"b"))]
     mirrored.append(copied[0], harness.loop.wall_ms())

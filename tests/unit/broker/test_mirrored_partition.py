@@ -38,6 +38,7 @@ from tests.unit.broker.harness import Threads
 from tests.unit.replication.support import cluster, partition
 
 GENERATION = 1 << 20
+ASKED_MS = 1
 SOURCE_EPOCH = 4
 MIRRORED = {"ottla.mirror": "dr", "ottla.mirror.state": "MIRRORING"}
 
@@ -62,7 +63,7 @@ class Copy:
         )
         self.partition.refusal = refusal_of("t", MIRRORED)
         self.errors = 0
-        ports = MirrorPorts(self.threads.run, self.clock.monotonic_ms, self._failed)
+        ports = MirrorPorts(self.threads.run, self._failed)
         self.mirrored = MirroredPartition(self.partition, 9, SOURCE_EPOCH, ports)
 
     def _failed(self) -> None:
@@ -72,7 +73,7 @@ class Copy:
         """Take over what the source has."""
         found = self.source.read(self.log.log_end_offset, 1 << 20, self.source.log_end_offset)
         self.mirrored.append(found, START)
-        self.mirrored.take_offsets(self.source.log_end_offset, self.source.log_start_offset, len(found))
+        self.mirrored.take_offsets(self.source.log_end_offset, self.source.log_start_offset, len(found), ASKED_MS)
 
     def fetched_by(self, node_id: int) -> None:
         end = self.log.log_end_offset
@@ -124,14 +125,14 @@ def test_end_of_the_source_is_unknown_until_its_new_leader_has_named_it(tmp_path
     copy = Copy(tmp_path)
     append(copy.source, batch(b"a"), epoch=SOURCE_EPOCH)
     copy.fetch()
-    assert (copy.mirrored.needs_end, copy.mirrored.lag, copy.mirrored.progress.answered_ms >= 0) == (False, 0, True)
+    assert (copy.mirrored.needs_end, copy.mirrored.lag, copy.mirrored.progress.as_of_ms >= 0) == (False, 0, True)
     copy.mirrored.follow(8, SOURCE_EPOCH + 1)
     # It has just been elected, and its high watermark is below records that the previous leader has acknowledged.
-    copy.mirrored.take_offsets(0, 0, 0)
-    assert (copy.mirrored.needs_end, copy.mirrored.progress.answered_ms) == (True, UNKNOWN)
-    copy.mirrored.take_end(3)
-    assert (copy.mirrored.needs_end, copy.mirrored.lag, copy.mirrored.progress.answered_ms >= 0) == (False, 2, True)
-    copy.mirrored.take_offsets(4, 0, 0)
+    copy.mirrored.take_offsets(0, 0, 0, ASKED_MS)
+    assert (copy.mirrored.needs_end, copy.mirrored.progress.as_of_ms) == (True, UNKNOWN)
+    copy.mirrored.take_end(3, ASKED_MS)
+    assert (copy.mirrored.needs_end, copy.mirrored.lag, copy.mirrored.progress.as_of_ms >= 0) == (False, 2, True)
+    copy.mirrored.take_offsets(4, 0, 0, ASKED_MS)
     assert copy.mirrored.lag == 3
 
 
@@ -176,7 +177,7 @@ def test_copy_of_a_partition_that_is_led_elsewhere_changes_no_record(tmp_path: P
     changes = (
         lambda: copy.mirrored.truncate(0),
         lambda: copy.mirrored.restart(5),
-        lambda: copy.mirrored.take_offsets(5, 1, 0),
+        lambda: copy.mirrored.take_offsets(5, 1, 0, ASKED_MS),
         lambda: copy.mirrored.append(batch(b"b"), START),
     )
     for change in changes:
@@ -233,7 +234,7 @@ def test_log_start_follows_the_source_up_to_the_high_watermark(tmp_path: Path) -
     found = copy.source.read(1, 1 << 20, 2)
     copy.mirrored.restart(1)
     copy.mirrored.append(found, START)
-    copy.mirrored.take_offsets(2, 2, len(found))
+    copy.mirrored.take_offsets(2, 2, len(found), ASKED_MS)
     assert (copy.log.log_start_offset, records(copy.log)) == (2, [])
 
 
@@ -241,14 +242,14 @@ def test_error_of_the_source_is_reported_until_the_next_answer(tmp_path: Path) -
     copy = Copy(tmp_path)
     copy.mirrored.note_error(ErrorCode.NOT_LEADER_OR_FOLLOWER)
     assert (copy.errors, copy.mirrored.progress.problem) == (1, "The source answers NOT_LEADER_OR_FOLLOWER")
-    copy.mirrored.take_offsets(0, 0, 0)
+    copy.mirrored.take_offsets(0, 0, 0, ASKED_MS)
     assert copy.mirrored.progress.problem, "the leader has not named its end yet"
-    copy.mirrored.take_end(0)
+    copy.mirrored.take_end(0, ASKED_MS)
     assert copy.mirrored.progress.problem == ""
     copy.mirrored.note_failure("the disk is full")
     row = partition_row(copy.partition, MIRRORING, copy.mirrored, 0)
     assert (row["problem"], row["copy_end"]) == ("the disk is full", 0)
-    copy.mirrored.take_offsets(0, 0, 0)
+    copy.mirrored.take_offsets(0, 0, 0, ASKED_MS)
     assert copy.mirrored.progress.problem == ""
 
 
@@ -345,7 +346,7 @@ def test_mirror_that_is_paused_or_changed_still_reports_how_far_its_copy_was(tmp
         node = MirrorNode(Copy(tmp_path), asyncio.get_running_loop())
         await node.until(lambda: node.copies)
         [copy] = node.mirror._copies.values()
-        copy.take_end(7)
+        copy.take_end(7, node.clock.monotonic_ms())
         copy.progress.truncated = 3
         changed = node.changed()
         node.is_source_lost = True

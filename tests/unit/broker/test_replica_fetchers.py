@@ -50,11 +50,13 @@ class FakePartition:
         self.leader_id = LEADER
         self.on_taken: Callable[[], None] = lambda: None
         self.problem = ""
+        self.asked_ms = -1
 
     def flush_if_due(self, now_ms: int) -> None:
         return None
 
-    def take_offsets(self, high_watermark: int, log_start_offset: int, appended_bytes: int) -> None:
+    def take_offsets(self, high_watermark: int, log_start_offset: int, appended_bytes: int, asked_ms: int) -> None:
+        self.asked_ms = asked_ms
         self.on_taken()
 
     def note_error(self, error: ErrorCode) -> None:
@@ -189,15 +191,30 @@ def test_partition_has_an_answer_only_when_its_row_was_taken(
         follower.fetchers.following(cast("Any", partition))
     follower.loop.advance(0)
     channel = follower.channels[0]
+    follower.loop.advance(20)
     channel.answer()
-    assert follower.fetchers.answered_ms(cast("Any", b)) == 0
-    follower.loop.advance(50)
+    assert follower.fetchers.as_of_ms(cast("Any", b)) == 0
+    follower.loop.advance(30)
     # The first row takes all the time of its iteration.
     a.on_taken = lambda: setattr(follower.loop, "now_ms", 150)
     channel.answer(a=PartitionData(high_watermark=9), b=PartitionData(high_watermark=9))
-    assert follower.fetchers.answered_ms(cast("Any", b)) == 0
+    assert follower.fetchers.as_of_ms(cast("Any", b)) == 0
     follower.loop.run()
-    assert follower.fetchers.answered_ms(cast("Any", b)) == 50
+    assert follower.fetchers.as_of_ms(cast("Any", b)) == 20
+
+
+def test_answer_that_was_on_the_way_for_long_shows_nothing_of_the_time_since_its_request(follower: Follower) -> None:
+    """A planned promotion would lose the records that the source has got meanwhile."""
+    partition = FakePartition("a")
+    follower.fetchers.following(cast("Any", partition))
+    follower.loop.advance(10)
+    [channel] = follower.channels
+    follower.loop.advance(5_000)
+    channel.answer(a=PartitionData(high_watermark=0))
+    assert partition.asked_ms == 0
+    follower.loop.advance(3_000)
+    channel.answer()
+    assert follower.fetchers.as_of_ms(cast("Any", partition)) == 5_010
 
 
 @pytest.mark.parametrize("error", [KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "full"), ValueError("a defect")])
@@ -228,9 +245,9 @@ def test_answer_that_a_quota_of_the_source_has_emptied_does_not_show_that_nothin
     [channel] = follower.channels
     channel.answer(a=PartitionData(high_watermark=0))
     channel.answer()
-    assert follower.fetchers.answered_ms(cast("Any", partition)) == 0
+    assert follower.fetchers.as_of_ms(cast("Any", partition)) == 0
     channel.answer(throttle_time_ms=40_000)
-    assert follower.fetchers.answered_ms(cast("Any", partition)) == -1
+    assert follower.fetchers.as_of_ms(cast("Any", partition)) == -1
     assert follower.failures == ["throttled for 40000 ms"]
     sent = len(channel.requests)
     follower.loop.advance(39_000)
@@ -238,7 +255,7 @@ def test_answer_that_a_quota_of_the_source_has_emptied_does_not_show_that_nothin
     follower.loop.advance(1_000)
     assert len(channel.requests) == sent + 1
     channel.answer()
-    assert follower.fetchers.answered_ms(cast("Any", partition)) == 40_000
+    assert follower.fetchers.as_of_ms(cast("Any", partition)) == 40_000
     assert follower.events[-1] == ("answer", LEADER)
 
 
@@ -279,8 +296,8 @@ class PartitionWithoutEnd(FakePartition):
 
     needs_end = True
 
-    def take_end(self, offset: int) -> None:
-        self.end, self.needs_end = offset, False
+    def take_end(self, offset: int, asked_ms: int) -> None:
+        self.end, self.needs_end, self.asked_ms = offset, False, asked_ms
 
 
 def answer_end(channel: FakeChannel, error: ErrorCode, offset: int) -> None:
@@ -299,9 +316,10 @@ def test_end_of_a_new_leader_is_looked_up_until_the_leader_knows_it(follower: Fo
     for error, offset in ((ErrorCode.OFFSET_NOT_AVAILABLE, -1), (ErrorCode.NONE, 9)):
         assert channel.topics() == {b"a"}
         channel.answer(a=PartitionData(partition_index=0))
+        follower.loop.advance(500)
         answer_end(channel, error, offset)
         follower.loop.advance(1_000)
-    assert partition.end == 9
+    assert (partition.end, partition.asked_ms) == (9, 1_500), "the second request for its end was sent at that time"
     assert channel.topics() == {b"a"}
     channel.answer(a=PartitionData(partition_index=0))
     assert channel.topics() == set(), "the leader knows the position"

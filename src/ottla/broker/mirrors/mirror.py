@@ -287,9 +287,7 @@ class Mirror:
         for key, (partition, row) in wanted.items():
             known = self._copies.get(key)
             if known is None:
-                ports = MirrorPorts(
-                    self._node.schedulers.flush_threads.run, self._node.clock.monotonic_ms, self._pace.retry
-                )
+                ports = MirrorPorts(self._node.schedulers.flush_threads.run, self._pace.retry)
                 copy = self._copies[key] = MirroredPartition(partition, row.leader_id, row.leader_epoch, ports)
                 former = self._former.pop(key, None)
                 if former is not None and former.partition is partition:
@@ -314,8 +312,8 @@ class Mirror:
 
     def _drop(self, key: TopicPartition, copy: MirroredPartition) -> None:
         progress = copy.progress
-        if progress.answered_ms != UNKNOWN:
-            progress.answered_ms = max(progress.answered_ms, self._fetchers.answered_ms(copy))
+        if progress.as_of_ms != UNKNOWN:
+            progress.as_of_ms = max(progress.as_of_ms, self._fetchers.as_of_ms(copy))
         progress.problem = ""
         self._former[key] = self._copies.pop(key)
         copy.close()
@@ -418,17 +416,17 @@ class Mirror:
     def _age_ms(self, since_ms: int) -> int:
         return UNKNOWN if since_ms == UNKNOWN else self._node.clock.monotonic_ms() - since_ms
 
-    def _answered_ms_ago(self, copy: MirroredPartition) -> int:
-        """How long ago the source answered about a partition; answers without news do not name it."""
-        named_ms = copy.progress.answered_ms
-        return UNKNOWN if named_ms == UNKNOWN else self._age_ms(max(named_ms, self._fetchers.answered_ms(copy)))
+    def _age_of(self, copy: MirroredPartition) -> int:
+        """The age of the last answer about the partition; answers without news do not name it."""
+        named_ms = copy.progress.as_of_ms
+        return UNKNOWN if named_ms == UNKNOWN else self._age_ms(max(named_ms, self._fetchers.as_of_ms(copy)))
 
     def _row(self, partition: Partition, state: str) -> dict[str, object]:
         key = partition.topic_partition
         copy = self._copies.get(key) or self._former.get(key)
         if copy is not None and copy.partition is not partition:
             copy = None
-        age_ms = UNKNOWN if copy is None else self._answered_ms_ago(copy)
+        age_ms = UNKNOWN if copy is None else self._age_of(copy)
         row = partition_row(partition, PAUSED if self.is_paused and state == MIRRORING else state, copy, age_ms)
         waits = self._waiting.get(key)
         if waits is not None and state == MIRRORING:

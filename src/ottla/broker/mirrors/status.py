@@ -15,7 +15,7 @@ LOG_TRUNCATION: Final = "LOG_TRUNCATION"
 
 
 def partition_row(partition: Partition, state: str, copy: MirroredPartition | None, age_ms: int) -> dict[str, object]:
-    """How far a led partition is. `copy` is None if it is not fetched now; the source answered it `age_ms` ago."""
+    """How far a led partition is. `copy` is None if it is not fetched now; its last answer is as of `age_ms` ago."""
     key = partition.topic_partition
     row: dict[str, object] = {
         "topic": key.topic,

@@ -123,8 +123,8 @@ class ReplicaFetcher:
         self._delays: Delays[Key] = Delays(context.clock, context.call_later, self._return_delayed)
         self._channel: Channel | None = None
         self._failures = 0
-        # When the leader answered last, by the monotonic clock; -1 if it has not since the last failure.
-        self._answered_ms = -1
+        # When the last request was sent, and the last request with an answer since the last failure; -1: none.
+        self._asked_ms = self._as_of_ms = -1
         self._is_scheduled = False
         self._closed = False
 
@@ -135,12 +135,13 @@ class ReplicaFetcher:
         """The first partitions that this fetcher follows."""
         return [followed.partition for followed in islice(self._partitions.values(), limit)]
 
-    def answered_ms(self, partition: FollowingPartition) -> int:
-        """When the leader last answered a fetch of the partition, by the monotonic clock, if nothing new was in it.
+    def as_of_ms(self, partition: FollowingPartition) -> int:
+        """When the last fetch was sent in whose answer nothing was new of the partition, by the monotonic clock.
 
-        Such an answer does not name the partition (KIP-227). -1 if the partition is not fetched now.
+        Such an answer does not name the partition (KIP-227). It may have been on the way for long: nothing is known
+        of records that the leader has got since the request. -1 if the partition is not fetched now.
         """
-        return -1 if self._session.requested(_key(partition)) is None else self._answered_ms
+        return -1 if self._session.requested(_key(partition)) is None else self._as_of_ms
 
     def follow(self, partition: FollowingPartition) -> None:
         """Fetch a partition in its leader epoch, from its log's end on."""
@@ -205,6 +206,7 @@ class ReplicaFetcher:
         self.is_busy = True
         most_bytes = ANY_SIZE if limit is None else limit.fetch_bytes(self)
         request = self._session.build(self._context.cluster.broker_epoch, most_bytes)
+        self._asked_ms = self._context.clock.monotonic_ms()
         channel.send(request, timeout_s=self._context.request_timeout_s, least_version=13).on_done(
             lambda done: self._answered(channel, done)
         )
@@ -222,7 +224,7 @@ class ReplicaFetcher:
         self._failures += 1
         if self._context.on_failure is not None:
             self._context.on_failure(self.leader_id, str(problem))
-        self._answered_ms = -1
+        self._as_of_ms = -1
         self._session.start_over()
         self._schedule(delay_ms / 1000)
 
@@ -251,8 +253,7 @@ class ReplicaFetcher:
             self._retry(f"error {response.error_code} of the session")
             return
         self._failures = 0
-        answered_ms = self._context.clock.monotonic_ms()
-        if self._answered_ms < 0:
+        if self._as_of_ms < 0:
             self._context.on_answer(self.leader_id)
         throttle_ms = response.throttle_time_ms
         rows = [(topic.topic_id, data) for topic in response.responses for data in topic.partitions]
@@ -262,11 +263,11 @@ class ReplicaFetcher:
         if len(rows) <= SLICE_PARTITIONS:
             for topic_id, data in rows:
                 self._take(topic_id, data)
-            self._fetch_after(throttle_ms, answered_ms)
+            self._fetch_after(throttle_ms)
             return
         self.is_busy = True
         work = self._context.worker.submit(self._take_in_slices(rows))
-        work.on_done(lambda done: self._taken(throttle_ms, answered_ms, done))
+        work.on_done(lambda done: self._taken(throttle_ms, done))
 
     def _take_in_slices(self, rows: list[tuple[bytes, PartitionData]]) -> Slices[None]:
         for start in range(0, len(rows), SLICE_PARTITIONS):
@@ -274,20 +275,20 @@ class ReplicaFetcher:
             for topic_id, data in rows[start : start + SLICE_PARTITIONS]:
                 self._take(topic_id, data)
 
-    def _taken(self, throttle_ms: int, answered_ms: int, done: Completion[None]) -> None:
+    def _taken(self, throttle_ms: int, done: Completion[None]) -> None:
         self.is_busy = False
         done.result()
         # Not before: the answer may have news of a partition whose row is taken last.
-        self._fetch_after(throttle_ms, answered_ms)
+        self._fetch_after(throttle_ms)
 
-    def _fetch_after(self, throttle_ms: int, answered_ms: int) -> None:
+    def _fetch_after(self, throttle_ms: int) -> None:
         """Fetch again when the leader reads from the connection, which may be later than the timeout of a request."""
         if not throttle_ms:
-            self._answered_ms = answered_ms
+            self._as_of_ms = self._asked_ms
             self._fetch()
             return
         # Kafka omits the records from such an answer, so that it does not show that there are none. KIP-219.
-        self._answered_ms = -1
+        self._as_of_ms = -1
         if self._context.on_throttled is not None:
             self._context.on_throttled(self.leader_id, throttle_ms)
         self._schedule(min(throttle_ms / 1000, LONGEST_THROTTLE_S))
@@ -326,7 +327,8 @@ class ReplicaFetcher:
         now_ms = self._context.clock.wall_ms()
         if data.records:
             partition.append(data.records, now_ms)
-        partition.take_offsets(data.high_watermark, data.log_start_offset, len(data.records or b""))
+        appended_bytes = len(data.records or b"")
+        partition.take_offsets(data.high_watermark, data.log_start_offset, appended_bytes, self._asked_ms)
         if partition.needs_end:
             self._look_up(key, followed, LATEST)
             return
@@ -435,23 +437,24 @@ class ReplicaFetcher:
         if channel is None:
             self._delay(key, followed)
             return
+        asked_ms = self._context.clock.monotonic_ms()
         channel.send(request, timeout_s=self._context.request_timeout_s).on_done(
-            lambda done: self._looked_up(key, followed, timestamp, done)
+            lambda done: self._looked_up(key, followed, (timestamp, asked_ms), done)
         )
 
     def _at_leader(self, partition: FollowingPartition) -> TopicPartition:
         topic, index = partition.log.topic_partition
         return TopicPartition(self._context.name_at_leader(topic), index)
 
-    def _looked_up(self, key: Key, followed: _Followed, timestamp: int, done: Completion[Message]) -> None:
-        partition = followed.partition
+    def _looked_up(self, key: Key, followed: _Followed, asked: tuple[int, int], done: Completion[Message]) -> None:
+        partition, (timestamp, asked_ms) = followed.partition, asked
         if self._partitions.get(key) is not followed or partition.closed:
             return
         log = partition.log
         try:
             offset = lookup.offset_of(done, self._at_leader(partition))
             if timestamp == LATEST and partition.needs_end:
-                partition.take_end(offset)
+                partition.take_end(offset, asked_ms)
                 self._want_flushed(key, followed)
                 self._schedule()
                 return

@@ -36,10 +36,10 @@ class ReplicaFetchers:
         self._followed: dict[TopicPartition, tuple[FollowingPartition, ReplicaFetcher]] = {}
         self._closed = False
 
-    def answered_ms(self, partition: FollowingPartition) -> int:
-        """See `ReplicaFetcher.answered_ms`."""
+    def as_of_ms(self, partition: FollowingPartition) -> int:
+        """See `ReplicaFetcher.as_of_ms`."""
         known = self._followed.get(partition.log.topic_partition)
-        return known[1].answered_ms(partition) if known is not None and known[0] is partition else -1
+        return known[1].as_of_ms(partition) if known is not None and known[0] is partition else -1
 
     def throttling(self) -> Throttling | None:
         """The effect of the limit of these fetchers; None without one."""

@@ -31,8 +31,6 @@ class MirrorPorts(NamedTuple):
     """The parts of the node that a mirrored partition uses."""
 
     flush_in_thread: FlushInThread
-    now_ms: Callable[[], int]
-    """The monotonic clock."""
     on_error: Callable[[], None]
     """Called after an answer with an error: the source's metadata may have changed."""
 
@@ -40,13 +38,16 @@ class MirrorPorts(NamedTuple):
 class MirrorProgress:
     """How far the copy is, and which records it has dropped since this node leads the partition."""
 
-    __slots__ = ("answered_ms", "problem", "skipped", "source_end", "truncated")
+    __slots__ = ("as_of_ms", "problem", "skipped", "source_end", "truncated")
 
     def __init__(self) -> None:
         self.source_end = UNKNOWN
         """The high watermark of the source at its last answer."""
-        self.answered_ms = UNKNOWN
-        """When that answer arrived, by the monotonic clock."""
+        self.as_of_ms = UNKNOWN
+        """When the request for that answer was sent, by the monotonic clock.
+
+        The answer may have been on the way for long, while the source got more records.
+        """
         self.truncated = 0
         """Records that the source has lost, and that were dropped here."""
         self.skipped = 0
@@ -107,13 +108,13 @@ class MirroredPartition:
         self.leader_id, self.leader_epoch = leader_id, leader_epoch
         # The new leader has not answered yet.
         self.needs_end = True
-        self.progress.answered_ms = UNKNOWN
+        self.progress.as_of_ms = UNKNOWN
         return True
 
     def continues(self, former: MirroredPartition) -> None:
         """Take over the report of the previous copy by this leader; the source has to answer again."""
         self.progress = former.progress
-        self.progress.answered_ms, self.progress.problem = UNKNOWN, ""
+        self.progress.as_of_ms, self.progress.problem = UNKNOWN, ""
 
     @property
     def lag(self) -> int:
@@ -127,8 +128,10 @@ class MirroredPartition:
         """Append fetched batches; raises KafkaError as `append_as_follower`."""
         self.partition.append_copied(records, self.leader_epoch, now_ms)
 
-    def take_offsets(self, high_watermark: int, log_start_offset: int, appended_bytes: int) -> None:  # noqa: ARG002 - the signature of FollowingPartition
-        """Note the end of the source, and follow its log start as far as records are committed here.
+    def take_offsets(self, high_watermark: int, log_start_offset: int, appended_bytes: int, asked_ms: int) -> None:  # noqa: ARG002 - the signature of FollowingPartition
+        """Note the end of the source in answer to a request of `asked_ms`, and follow its log start.
+
+        The log start follows as far as records are committed here.
 
         Raises KafkaError if this node no longer leads the partition: its log follows another leader then.
         """
@@ -137,16 +140,16 @@ class MirroredPartition:
         if self.log.latest_epoch == self.leader_epoch:
             self.needs_end = False  # A committed record of this leader is behind all earlier ones.
         if not self.needs_end:
-            progress.source_end, progress.answered_ms = high_watermark, self._ports.now_ms()
+            progress.source_end, progress.as_of_ms = high_watermark, asked_ms
             progress.problem = ""
         start = min(log_start_offset, self.partition.high_watermark)
         if start > self.log.log_start_offset:
             self.log.advance_start(start, "the source's log start")
 
-    def take_end(self, offset: int) -> None:
-        """Note the end of the source, as its leader has named it in answer to ListOffsets."""
+    def take_end(self, offset: int, asked_ms: int) -> None:
+        """Note the end of the source, as its leader has named it in answer to a ListOffsets of `asked_ms`."""
         self.needs_end = False
-        self.progress.source_end, self.progress.answered_ms = offset, self._ports.now_ms()
+        self.progress.source_end, self.progress.as_of_ms = offset, asked_ms
         self.progress.problem = ""
 
     def truncate(self, offset: int) -> bool:
