@@ -25,6 +25,7 @@ COMPARISON = "tests/unit/tools/test_log_comparison.py"
 LOSSES = "tests/unit/tools/test_mirror_losses.py"
 SOURCE = "tests/unit/broker/test_mirror_source.py"
 FETCHERS = "tests/unit/broker/test_replica_fetchers.py"
+WAITS = "tests/unit/cli/test_mirror_promotion.py"
 SITES = "tests/chaos/test_mirror_sites.py"
 
 ROWS: tuple[Row, ...] = (
@@ -165,6 +166,20 @@ ROWS: tuple[Row, ...] = (
             f"{PROMOTIONS}[59]",
         ),
         (("OTTLA_SEEDS", "60"),),
+    ),
+    (
+        "a planned promotion does not rely on a report that was on the way when it began",
+        "cli/mirror_promote.py",
+        "named(behind(rows, passed_ms))\n",
+        "named(behind(rows, int((time.monotonic() - started_s) * 1000)))\n",
+        (f"{WAITS}::test_report_that_was_on_the_way_for_long_does_not_count_as_newer_than_the_command",),
+    ),
+    (
+        "a planned promotion does not rely on a report of groups that was on the way when it began",
+        "cli/mirror_promote.py",
+        "report.groups_age_ms <= passed_ms\n",
+        "report.groups_age_ms <= (time.monotonic() - started_s) * 1000\n",
+        (f"{WAITS}::test_report_that_was_on_the_way_for_long_does_not_count_as_newer_than_the_command",),
     ),
     (
         "a planned promotion does not rely on an answer without news that was on the way when it began",

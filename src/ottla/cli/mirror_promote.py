@@ -161,8 +161,10 @@ def _wait_for_last_records(admin: api.Admin, mirror: str, topics: list[str], dea
     started_s, partitions = time.monotonic(), partitions_of(admin, topics)
 
     def remaining() -> list[str]:
+        # Before the request: the ages in the reports do not grow on their way.
+        passed_ms = int((time.monotonic() - started_s) * 1000)
         rows = rows_of(admin, mirror, topics)
-        return unreported(partitions, rows) + named(behind(rows, int((time.monotonic() - started_s) * 1000)))
+        return unreported(partitions, rows) + named(behind(rows, passed_ms))
 
     wait_for_all(remaining, deadline_s, "the copy is not complete; stop the producers, or promote with --unplanned")
 
@@ -173,10 +175,11 @@ def _wait_for_ends(admin: api.Admin, mirror: str, topics: list[str], deadline_s:
     with_groups = with_groups and bool(admin.describe_config(resource_of(mirror))["groups"].value)
 
     def remaining() -> list[str]:
+        passed_ms = int((time.monotonic() - started_s) * 1000)
         report = report_of(admin, mirror)
         rows = [row for row in report.partitions if row["topic"] in topics]
         names = unreported(partitions, rows) + named(unready(rows))
-        is_old = not 0 <= report.groups_age_ms <= (time.monotonic() - started_s) * 1000
+        is_old = not 0 <= report.groups_age_ms <= passed_ms
         return [*names, "the offsets of groups"] if with_groups and is_old else names
 
     wait_for_all(remaining, deadline_s, "the copy has not ended; repeat the command when every partition has a leader")
