@@ -48,6 +48,8 @@ TEST_PROPERTIES = {
     "group.streams.session.timeout.ms": 5000,
     "group.streams.initial.rebalance.delay.ms": 0,
     "group.streams.assignment.interval.ms": 0,
+    # Records of tests have old timestamps: the first check of retention, 30 s after the start, would delete them.
+    "log.initial.task.delay.ms": 3_600_000,
     # Tests wait for the abort of transactions that last too long.
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": 500,
     # Tests wait for the end of locks of share groups.
