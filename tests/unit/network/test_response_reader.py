@@ -85,3 +85,59 @@ def test_missing_memory_is_reported_with_the_size(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("ottla.network.buffers._anonymous_map", fail)
     with pytest.raises(ResponseMemoryError, match=f"{SCRATCH_BYTES} bytes"):
         feed(reader, framed(b"x" * SCRATCH_BYTES), SCRATCH_BYTES)
+
+
+LARGE = 3 * SCRATCH_BYTES
+
+
+def test_response_after_a_large_one_is_received_into_a_buffer_of_its_own_with_one_read() -> None:
+    reader = ResponseReader()
+    feed(reader, framed(b"a" * LARGE), 10**9)
+    buffer = reader.get_buffer()
+    assert len(buffer) == 4 + LARGE + 1, "a read that does not fill the buffer is the last one"
+    second = framed(b"b" * (LARGE - 10))
+    buffer[: len(second)] = second
+    reader.received(len(second))
+    response = reader.next_response()
+    assert response == second[4:]
+    buffer[100] = 0
+    assert response is not None
+    assert response[96] == 0, "it was not copied"
+
+
+def test_large_responses_stay_valid_while_later_ones_are_received() -> None:
+    reader = ResponseReader()
+    sizes = (LARGE, LARGE - 1, 10, LARGE + 1, SCRATCH_BYTES + 1, LARGE, LARGE)
+    sent = [bytes([number]) * size for number, size in enumerate(sizes)]
+    received: list[memoryview] = []
+    for read_bytes in (10**9, SCRATCH_BYTES, 7_001):
+        received += feed(reader, b"".join(map(framed, sent)), read_bytes)
+    assert received == 3 * sent
+
+
+def test_buffer_of_a_large_response_is_used_for_the_next_one() -> None:
+    reader = ResponseReader()
+    feed(reader, framed(b"a" * LARGE), 10**9)
+    first = id(reader.get_buffer().obj)  # the object itself would be a reference to the buffer
+    for _ in range(3):
+        assert id(reader.get_buffer().obj) == first, "also if nothing was read"
+        feed(reader, framed(b"b" * LARGE), 10**9)
+
+
+def test_small_responses_return_to_the_scratch_buffer() -> None:
+    reader = ResponseReader()
+    feed(reader, framed(b"a" * LARGE), 10**9)
+    for _ in range(20):
+        feed(reader, framed(b"small"), 100)
+    assert len(reader.get_buffer()) == SCRATCH_BYTES
+
+
+def test_missing_memory_for_an_expected_response_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    reader = ResponseReader()
+    feed(reader, framed(b"a" * LARGE), 10**9)
+
+    def refuse(_: object, size: int) -> object:
+        raise OSError(12, f"no memory for {size}")
+
+    monkeypatch.setattr("ottla.network.buffers.FrameBuffers.take", refuse)
+    assert feed(reader, framed(b"small"), 100) == [b"small"]
