@@ -469,8 +469,8 @@ ROWS: tuple[Row, ...] = (
     (
         "a copy does not move the log start of a partition that is led elsewhere",
         "partitions/replication/mirrored.py",
-        "        self.partition.check_open()\n        progress",
-        "        progress",
+        "        partition.check_open()\n        log = partition.log\n",
+        "        log = partition.log\n",
         (f"{COPY}::test_copy_of_a_partition_that_is_led_elsewhere_changes_no_record",),
     ),
     (

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING
 
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.log.transaction_marker import read_marker
-from ottla.records import BatchHeader, Buffer, check_crc, iter_batches
+from ottla.records import BatchHeader, Buffer, iter_batches
+from ottla.records.batch import CONTROL, CRC_START, LOG_OVERHEAD
+from ottla.records.checksum import crc32c
 
 if TYPE_CHECKING:
     from ottla.log.log import Log
@@ -40,28 +42,30 @@ def append_as_follower(log: Log, records: Buffer, leader_epoch: int, now_ms: int
             )  # fmt: skip
             break
         end = log.log_end_offset
-        if header.next_offset <= end:
+        base = header.base_offset
+        last = base + header.last_offset_delta
+        if last < end:
             continue
-        size = header.size
-        if header.last_offset_delta < 0 or not check_crc(view, position, size):
+        batch = view[position : position + LOG_OVERHEAD + header.batch_length]
+        if last < base or crc32c(batch[CRC_START:]) != header.crc:
             raise KafkaError(
                 ErrorCode.CORRUPT_MESSAGE,
-                f"The fetched batch of {log.topic_partition} at offset {header.base_offset} does not match its CRC",
+                f"The fetched batch of {log.topic_partition} at offset {base} does not match its CRC",
             )
         start = log.log_start_offset
-        is_cut = header.base_offset < end == start
+        is_cut = base < end == start
         if is_cut:
             # The leader's log starts inside of this batch, and so must this one.
-            restart_at(log, header.base_offset)
-        elif header.base_offset < end:
+            restart_at(log, base)
+        elif base < end:
             raise KafkaError(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
-                f"The fetched batch of {log.topic_partition} begins at {header.base_offset}, before the log end {end}",
+                f"The fetched batch of {log.topic_partition} begins at {base}, before the log end {end}",
             )
-        _append(log, view[position : position + size], header, now_ms)
+        _append(log, batch, header, last, now_ms)
         if is_cut:
             log.advance_start(start, "the leader's log start")
-        appended += size
+        appended += len(batch)
     return appended
 
 
@@ -75,11 +79,11 @@ def restart_at(log: Log, offset: int) -> None:
         log.context.fail(error, "truncate")
 
 
-def _append(log: Log, batch: memoryview, header: BatchHeader, now_ms: int) -> None:
+def _append(log: Log, batch: memoryview, header: BatchHeader, last: int, now_ms: int) -> None:
     segments = log.segments
-    last, timestamp = header.last_offset, header.max_timestamp
+    timestamp = header.max_timestamp
     has_producer = header.producer_id >= 0
-    marker = read_marker(batch, 0) if has_producer and header.is_control else None
+    marker = read_marker(batch, 0) if has_producer and header.attributes & CONTROL else None
     if segments.must_roll(len(batch), last, timestamp, now_ms):
         # As in Kafka, at the batch: after a huge gap its offset would not fit the index of a segment before it.
         log.roll(now_ms, header.base_offset)

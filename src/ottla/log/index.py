@@ -133,16 +133,16 @@ class _Index:
         """Add the entries that a recovery collected; they are above all others, and offsets are relative."""
         self._keys += keys
         self._values += values
-        self._write_piece()
+        if len(self._keys) - self._written >= _PIECE:
+            self._write_piece()
 
     def _write_piece(self) -> None:
-        """Write the pending entries if there are many. In a shortage they stay in memory."""
-        if len(self._keys) - self._written >= _PIECE:
-            try:
-                self.write_pending()
-            except OSError as error:
-                if not is_shortage(error):
-                    raise
+        """Write the pending entries. In a shortage they stay in memory."""
+        try:
+            self.write_pending()
+        except OSError as error:
+            if not is_shortage(error):
+                raise
 
     def write_pending(self) -> None:
         """Write the entries that the file lacks; all entries if the file was truncated or deleted meanwhile."""
@@ -214,9 +214,11 @@ class OffsetIndex(_Index):
 
     def append(self, offset: int, position: int) -> None:
         """Add an entry above all others."""
-        self._keys.append(offset - self.base_offset)
+        keys = self._keys
+        keys.append(offset - self.base_offset)
         self._values.append(position)
-        self._write_piece()
+        if len(keys) - self._written >= _PIECE:
+            self._write_piece()
 
     def lookup(self, offset: int) -> int:
         """Position of the batch that holds `offset`, or of an earlier one; 0 if no entry is below it."""
@@ -256,10 +258,12 @@ class TimeIndex(_Index):
 
     def maybe_append(self, timestamp: int, offset: int) -> None:
         """Add an entry if the timestamp is above all others."""
-        if timestamp > (self._keys[-1] if self._keys else -1):
-            self._keys.append(timestamp)
+        keys = self._keys
+        if timestamp > (keys[-1] if keys else -1):
+            keys.append(timestamp)
             self._values.append(offset - self.base_offset)
-            self._write_piece()
+            if len(keys) - self._written >= _PIECE:
+                self._write_piece()
 
     def lookup(self, timestamp: int) -> tuple[int, int]:
         """The last entry not above `timestamp`, as (timestamp, offset); (-1, base offset) without one."""

@@ -29,21 +29,18 @@ class RollPolicy:
 
     def is_due(self, segment: Segment, size: int, last_offset: int, timestamp: int, now_ms: int) -> bool:
         """Whether a batch of `size` bytes that ends at `last_offset` needs a new segment after `segment`."""
-        config = self._config
-        if segment.file.size + size > config.segment_bytes or last_offset - segment.base_offset > INT32_MAX:
+        config, indices, present = self._config, segment.indices, segment.file.size
+        if present + size > config.segment_bytes or last_offset - segment.base_offset > INT32_MAX:
             return True
-        if segment.file.size == 0:
+        if present == 0:
             return False
-        started = segment.indices.first_timestamp
+        started = indices.first_timestamp
         if started is None:
-            started = segment.indices.first_batch_timestamp()
+            started = indices.first_batch_timestamp()
         waited = timestamp - started if started >= 0 else now_ms - segment.created_ms
         if waited > self._max_wait_ms - (config.segment_jitter_ms and self._jitter(segment)):
             return True
-        return (
-            segment.indices.offsets.entries >= self._max_offset_entries
-            or segment.indices.times.entries >= self._max_time_entries
-        )
+        return indices.have_entries(self._max_offset_entries, self._max_time_entries)
 
     def _jitter(self, segment: Segment) -> int:
         span = min(self._config.segment_jitter_ms, self._config.segment_ms)

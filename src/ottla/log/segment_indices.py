@@ -76,6 +76,10 @@ class SegmentIndices:
 
     # Appending
 
+    def have_entries(self, offsets: int, times: int) -> bool:
+        """Whether the index of offsets or the one of timestamps has at least so many entries."""
+        return self.offsets.entries >= offsets or self.times.entries >= times
+
     def start(self, *, fresh: bool = False) -> None:
         """Start empty indices in memory, for appends or a recovery; with `fresh` their files are created later."""
         self.offsets.start(fresh=fresh)

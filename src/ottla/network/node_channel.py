@@ -144,18 +144,18 @@ class NodeChannel:
         it was not sent; ConnectionClosed and NoAnswer if the other node may have executed it.
         """
         completion: Completion[Message] = Completion()
-        now_s = self._loop.time()
-        sent = _Request(request, version, least_version, timeout_s, now_s + timeout_s, completion)
+        connection = self._connection
         if self._is_closed:
             completion.fail(ConnectionClosed(CLOSED_BY_THIS_NODE))
-        elif self._connection is not None and self.is_connected:
-            self._send(self._connection, sent)
-        elif self._opening is None and now_s < self._retry_s:
+        elif connection is not None and not connection.closed:
+            _send(connection, request, version, least_version, timeout_s, completion)
+        elif self._opening is None and self._loop.time() < self._retry_s:
             completion.fail(self._problem or ConnectFailed(f"No connection to {self.host}:{self.port}"))
         elif len(self._waiting) >= MOST_WAITING:
             completion.fail(ConnectFailed(f"{MOST_WAITING} requests wait for a connection to {self.host}:{self.port}"))
         else:
-            self._wait(sent)
+            expires_s = self._loop.time() + timeout_s
+            self._wait(_Request(request, version, least_version, timeout_s, expires_s, completion))
         return completion
 
     def close(self) -> None:
@@ -175,16 +175,6 @@ class NodeChannel:
             await self._connection.wait_lost(timeout_s)
 
     # -- requests ----------------------------------------------------------------------------------------------
-
-    def _send(self, connection: ClientConnection, request: _Request) -> None:
-        left_s = request.expires_s - self._loop.time()
-        message, version = request.message, request.version
-        try:
-            if version is None:
-                version = connection.highest_version(message.API_KEY, least=request.least_version)
-            connection.send_to(_Outcome(request.completion), message, version=version, timeout_s=max(left_s, 0.0))
-        except UnsupportedRequest as error:
-            request.completion.fail(error)
 
     def _wait(self, request: _Request) -> None:
         self._waiting.append(request)
@@ -239,8 +229,10 @@ class NodeChannel:
         connection.on_close(lambda: self._closed(connection))
         waiting, self._waiting = self._waiting, deque()
         self._set_expiry()
+        now_s = self._loop.time()
         for each in waiting:
-            self._send(connection, each)
+            left_s = max(each.expires_s - now_s, 0.0)
+            _send(connection, each.message, each.version, each.least_version, left_s, each.completion)
 
     def _failed(self, error: NetworkError) -> None:
         """No connection: fail the waiting requests, and do not try again for some time."""
@@ -269,6 +261,22 @@ class NodeChannel:
             return
         if connection.was_lost and self._on_lost is not None:
             self._on_lost()
+
+
+def _send(
+    connection: ClientConnection,
+    message: Message,
+    version: int | None,
+    least_version: int,
+    timeout_s: float,
+    completion: Completion[Message],
+) -> None:
+    try:
+        if version is None:
+            version = connection.highest_version(message.API_KEY, least=least_version)
+        connection.send_to(_Outcome(completion), message, version=version, timeout_s=timeout_s)
+    except UnsupportedRequest as error:
+        completion.fail(error)
 
 
 class NodeChannels:

@@ -233,7 +233,8 @@ class Partition:
         if self.followers:
             for watcher in tuple(self.followers):
                 watcher.partition_changed(size)
-        if not self.log.needs_flush(now_ms) and not self.log.durability.is_ahead_of_disk:
+        durability = self.log.durability
+        if not (durability.needs_flush(now_ms) or durability.is_ahead_of_disk):
             # A flush that runs now syncs a rolled segment, and no request has to wait for it.
             self._advance(self.log.log_end_offset)
         elif not self._flush.is_running:
@@ -247,11 +248,12 @@ class Partition:
         Raises KafkaError as `append_as_follower`; the batches before the wrong one are appended then.
         """
         self.check_open()
-        before = self.log.log_end_offset
+        log = self.log
+        before = log.log_end_offset
         try:
-            append_as_follower(self.log, records, source_epoch, now_ms)
+            append_as_follower(log, records, source_epoch, now_ms)
         finally:
-            if self.log.log_end_offset > before:
+            if log.log_end_offset > before:
                 self._grown(len(records), now_ms)
 
     def cut(self, offset: int, *, restart: bool = False) -> None:

@@ -81,18 +81,23 @@ class Step:
     offset: int = -1
 
 
+_new_tuple = tuple.__new__
 _APPEND, _NOTHING = Step(Action.APPEND), Step(Action.NOTHING)
 _LOOK_UP, _BACK_OFF, _WAIT = Step(Action.LOOK_UP), Step(Action.BACK_OFF), Step(Action.WAIT)
 
 
 def position_of(log: FollowerLog, leader_epoch: int) -> Position:
     """Where a follower in `leader_epoch` fetches: at the end of its log."""
-    return Position(log.log_end_offset, log.latest_epoch, leader_epoch, log.log_start_offset)
+    return _new_tuple(Position, (log.log_end_offset, log.latest_epoch, leader_epoch, log.log_start_offset))
 
 
-def on_fetched(requested: Position, present: Position, answer: FetchAnswer, log: FollowerLog) -> Step:
-    """Decide the step after an answer to the fetch of `requested`, for a follower that is at `present` now."""
-    if requested[:3] != present[:3]:
+def on_fetched(requested: Position, answer: FetchAnswer, log: FollowerLog, leader_epoch: int) -> Step:
+    """Decide the step after an answer to the fetch of `requested`, for a follower that is in `leader_epoch` now."""
+    if (
+        requested.fetch_offset != log.log_end_offset
+        or requested.last_fetched_epoch != log.latest_epoch
+        or requested.leader_epoch != leader_epoch
+    ):
         return _NOTHING  # The log or the epoch changed after the request.
     error = answer.error
     if error is ErrorCode.NONE:

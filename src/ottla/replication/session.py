@@ -114,15 +114,10 @@ class ReplicaSession:
             topic = topics.get(topic_id)
             if topic is None:
                 topic = topics[topic_id] = FetchTopic(topic_id=topic_id, partitions=[])
+            fetch_offset, last_fetched_epoch, leader_epoch, log_start_offset = position
+            # In the order of the fields, because arguments with names cost more than the object.
             topic.partitions.append(
-                FetchPartition(
-                    partition=index,
-                    current_leader_epoch=position.leader_epoch,
-                    fetch_offset=position.fetch_offset,
-                    last_fetched_epoch=position.last_fetched_epoch,
-                    log_start_offset=position.log_start_offset,
-                    partition_max_bytes=most,
-                )
+                FetchPartition(index, leader_epoch, fetch_offset, last_fetched_epoch, log_start_offset, most)
             )
         return list(topics.values())
 

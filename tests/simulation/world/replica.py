@@ -160,7 +160,7 @@ class Replica:
     def take(self, requested: Position, fetched: Fetched, now_ms: int) -> Action:
         """Take in the answer to a fetch; returns what it led to."""
         log, answer = self.log, fetched.answer
-        step = on_fetched(requested, self.position(), answer, log)
+        step = on_fetched(requested, answer, log, self.epoch)
         if step.action is Action.APPEND:
             append_as_follower(log, memoryview(bytearray(fetched.records)), self.epoch, now_ms)
             log.advance_start(min(answer.log_start_offset, log.log_end_offset), "the leader's log start")

@@ -93,7 +93,7 @@ class FakeChannel:
 class Follower:
     """The fetchers of one node, and their connections."""
 
-    def __init__(self, quota: Any = None) -> None:
+    def __init__(self, quota: Any = None, *, fetches_last: bool = False) -> None:
         self.loop = ManualLoop()
         self.worker = Worker(self.loop)
         self.channels: list[FakeChannel] = []
@@ -113,6 +113,7 @@ class Follower:
             on_failure=lambda _, problem: self.failures.append(problem),
             on_throttled=lambda _, throttle_ms: self.failures.append(f"throttled for {throttle_ms} ms"),
             quota=quota,
+            fetches_last=fetches_last,
         )
         self.fetchers = ReplicaFetchers(context, lambda: 1)
 
@@ -146,6 +147,17 @@ def test_spare_fetcher_is_free_again_when_the_regular_one_was_answered(follower:
     assert another.client_id == spare.client_id
     assert another.topics() == {b"c"}
     assert ("lost", LEADER) not in follower.events
+
+
+def test_mirror_answers_consumers_of_the_records_before_it_fetches_again() -> None:
+    follower = Follower(fetches_last=True)
+    follower.follow("a")
+    channel, order = follower.channels[0], []
+    follower.loop.call_later(0, lambda: order.append(len(channel.requests)))  # as the fetch of a consumer
+    channel.answer()
+    follower.loop.advance(0)
+    assert order == [1]
+    assert len(channel.requests) == 2
 
 
 def test_partition_of_the_spare_fetcher_can_be_left(follower: Follower) -> None:

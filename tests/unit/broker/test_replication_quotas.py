@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, cast
 
 from ottla.common.ids import TopicPartition
-from ottla.partitions.replication.fetcher import ReplicaFetcher
-from ottla.partitions.replication.quotas import ReplicationQuotas
+from ottla.partitions.replication.fetcher import _throttled_ms
 from ottla.protocol.messages.create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData, ReplicaState
 from ottla.protocol.messages.incremental_alter_configs import (
@@ -82,25 +80,20 @@ def test_follower_in_sync_does_not_wait(cluster: BrokerHarness) -> None:
     assert all(replicate(cluster, offset) > 0 for offset in range(6))
 
 
-class _Fetcher(ReplicaFetcher):
-    def __init__(self, quotas: ReplicationQuotas) -> None:
-        self._context = cast("Any", type("Context", (), {"quota": quotas.follower})())
-
-
 def test_throttled_follower_fetches_later_unless_it_has_everything(tmp_path: Path) -> None:
     with open_harness(tmp_path) as harness:
         harness.create("throttled")
         harness.append("throttled", b"x")
         log = harness.partition("throttled").log
-        fetcher = _Fetcher(harness.broker.replication_quotas)
+        quota = harness.broker.replication_quotas.follower
         behind = PartitionData(0, high_watermark=5, records=b"." * BATCH)
         equal = PartitionData(0, high_watermark=1, records=b"." * BATCH)
         configure(harness, BROKER, "follower.replication.throttled.rate", str(BATCH // 4))
-        assert fetcher._throttled_ms(log, behind) == 0
+        assert _throttled_ms(quota, log, behind) == 0
         configure(harness, TOPIC, "follower.replication.throttled.replicas", "0:1")
         assert harness.broker.replication_quotas.follower.is_throttled(TopicPartition("throttled", 0))
-        assert fetcher._throttled_ms(log, equal) == 0
-        assert fetcher._throttled_ms(log, equal) == 0
-        assert fetcher._throttled_ms(log, behind) == 1000
+        assert _throttled_ms(quota, log, equal) == 0
+        assert _throttled_ms(quota, log, equal) == 0
+        assert _throttled_ms(quota, log, behind) == 1000
         configure(harness, TOPIC, "follower.replication.throttled.replicas", None)
-        assert fetcher._throttled_ms(log, behind) == 0
+        assert _throttled_ms(quota, log, behind) == 0

@@ -60,21 +60,21 @@ def test_follower_fetches_at_its_log_end_and_names_the_epoch_of_its_last_record(
 def test_step_after_an_answer(answer: FetchAnswer, step: Step) -> None:
     log = ModelLog([0, 0])
     position = position_of(log, 1)
-    assert on_fetched(position, position, answer, log) == step
+    assert on_fetched(position, answer, log, 1) == step
 
 
 @pytest.mark.parametrize("answer", [FetchAnswer(high_watermark=2), FetchAnswer(diverging=EpochEnd(0, 1))])
 def test_answer_to_another_position_or_epoch_changes_nothing(answer: FetchAnswer) -> None:
     log = ModelLog([0, 0])
     for requested in (Position(1, 0, 1, 0), Position(2, 0, 0, 0), Position(2, -1, 1, 0)):
-        assert on_fetched(requested, position_of(log, 1), answer, log).action is Action.NOTHING
+        assert on_fetched(requested, answer, log, 1).action is Action.NOTHING
 
 
 def test_answer_is_used_although_the_log_start_moved() -> None:
     log = ModelLog([0, 0])
     requested = position_of(log, 1)
     log.log_start_offset, log.records = 1, log.records[1:]
-    assert on_fetched(requested, position_of(log, 1), FetchAnswer(), log).action is Action.APPEND
+    assert on_fetched(requested, FetchAnswer(), log, 1).action is Action.APPEND
 
 
 def test_log_longer_than_the_leaders_is_truncated_to_its_end() -> None:

@@ -106,7 +106,7 @@ class World:
             return
         requested = position_of(node.log, image.leader_epoch)
         answer, records = self.answer(source, node, requested.leader_epoch)
-        step = on_fetched(requested, position_of(node.log, image.leader_epoch), answer, node.log)
+        step = on_fetched(requested, answer, node.log, image.leader_epoch)
         if step.action is Action.APPEND:
             node.log.records += records
             node.high_watermark = max(node.high_watermark, min(answer.high_watermark, node.log.log_end_offset))

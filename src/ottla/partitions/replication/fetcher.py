@@ -95,6 +95,8 @@ class FetcherContext:
     limit: FetchLimit | None = None
     name_at_leader: Callable[[str], str] = str
     """The name that a topic has at the leader: a mirror may have another name for it."""
+    fetches_last: bool = False
+    """Whether consumers of the appended records are answered before the next fetch: nobody waits for the fetch."""
 
 
 class _Followed:
@@ -148,7 +150,7 @@ class ReplicaFetcher:
         key = _key(partition)
         followed = self._partitions[key] = _Followed(partition)
         self._delays.drop(key)
-        self._want_flushed(key, followed)
+        self._want_flushed(key, followed, self._context.clock.wall_ms())
         self._schedule()
 
     def unfollow(self, partition: FollowingPartition) -> None:
@@ -261,8 +263,7 @@ class ReplicaFetcher:
         if limit is not None and limit.is_set:
             limit.record(sum(len(data.records or b"") for _, data in rows))
         if len(rows) <= SLICE_PARTITIONS:
-            for topic_id, data in rows:
-                self._take(topic_id, data)
+            self._take_all(rows)
             self._fetch_after(throttle_ms)
             return
         self.is_busy = True
@@ -272,8 +273,7 @@ class ReplicaFetcher:
     def _take_in_slices(self, rows: list[tuple[bytes, PartitionData]]) -> Slices[None]:
         for start in range(0, len(rows), SLICE_PARTITIONS):
             yield
-            for topic_id, data in rows[start : start + SLICE_PARTITIONS]:
-                self._take(topic_id, data)
+            self._take_all(rows[start : start + SLICE_PARTITIONS])
 
     def _taken(self, throttle_ms: int, done: Completion[None]) -> None:
         self.is_busy = False
@@ -285,7 +285,10 @@ class ReplicaFetcher:
         """Fetch again when the leader reads from the connection, which may be later than the timeout of a request."""
         if not throttle_ms:
             self._as_of_ms = self._asked_ms
-            self._fetch()
+            if self._context.fetches_last:
+                self._schedule()
+            else:
+                self._fetch()
             return
         # Kafka omits the records from such an answer, so that it does not show that there are none. KIP-219.
         self._as_of_ms = -1
@@ -295,7 +298,12 @@ class ReplicaFetcher:
 
     # -- answers -------------------------------------------------------------------------------------------------
 
-    def _take(self, topic_id: bytes, data: PartitionData) -> None:
+    def _take_all(self, rows: list[tuple[bytes, PartitionData]]) -> None:
+        now_ms = self._context.clock.wall_ms()
+        for topic_id, data in rows:
+            self._take(topic_id, data, now_ms)
+
+    def _take(self, topic_id: bytes, data: PartitionData, now_ms: int) -> None:
         """Act on the answer for one partition. Errors of its log, or of its data, delay only this partition."""
         key = topic_id, data.partition_index
         followed = self._partitions.get(key)
@@ -304,13 +312,13 @@ class ReplicaFetcher:
             return
         partition = followed.partition
         log = partition.log
-        answer = FetchAnswer(error_code(data.error_code), data.high_watermark, data.log_start_offset, _diverging(data))
+        error = error_code(data.error_code) if data.error_code else ErrorCode.NONE
         try:
-            step = on_fetched(requested, position_of(log, partition.leader_epoch), answer, log)
+            step = on_fetched(requested, FetchAnswer(error, diverging=_diverging(data)), log, partition.leader_epoch)
             if step.action is Action.APPEND:
-                self._append(key, followed, data)
+                self._append(key, followed, data, now_ms)
             else:
-                self._execute(key, followed, step, answer.error)
+                self._execute(key, followed, step, error)
         except KafkaError as error:
             logger.warning("%s Error while replicating %s: %s", self._name, log.topic_partition, error)
             partition.note_failure(str(error))
@@ -321,42 +329,31 @@ class ReplicaFetcher:
             partition.note_failure(f"{UNHANDLED}, and is retried: {error!r}")
             self._delay(key, followed)
 
-    def _append(self, key: Key, followed: _Followed, data: PartitionData) -> None:
-        partition = followed.partition
-        log = partition.log
-        now_ms = self._context.clock.wall_ms()
-        if data.records:
-            partition.append(data.records, now_ms)
-        appended_bytes = len(data.records or b"")
-        partition.take_offsets(data.high_watermark, data.log_start_offset, appended_bytes, self._asked_ms)
+    def _append(self, key: Key, followed: _Followed, data: PartitionData, now_ms: int) -> None:
+        partition, records = followed.partition, data.records or b""
+        if records:
+            partition.append(records, now_ms)
+        partition.take_offsets(data.high_watermark, data.log_start_offset, len(records), self._asked_ms)
         if partition.needs_end:
             self._look_up(key, followed, LATEST)
             return
         followed.failures = 0
-        wait_ms = self._throttled_ms(log, data)
-        if wait_ms:
+        quota = self._context.quota
+        if quota is not None and quota.topics and (wait_ms := _throttled_ms(quota, partition.log, data)):
             self._session.drop(key)
             self._delays.add(key, wait_ms)
         else:
-            self._want_flushed(key, followed)
+            self._want_flushed(key, followed, now_ms)
 
-    def _throttled_ms(self, log: Log, data: PartitionData) -> int:
-        """How long to wait with the next fetch of a partition, because of the quota for followers. KIP-73."""
-        quota = self._context.quota
-        if quota is None or not quota.topics or not quota.is_throttled(log.topic_partition):
-            return 0
-        quota.record(len(data.records or b""))
-        # A follower in sync must not wait: it would leave the in-sync replicas.
-        return quota.wait_ms() if data.high_watermark > log.log_end_offset else 0
-
-    def _want_flushed(self, key: Key, followed: _Followed) -> None:
+    def _want_flushed(self, key: Key, followed: _Followed, now_ms: int) -> None:
         """Fetch on when the flush policy is satisfied: the fetch of an offset acknowledges the records before it."""
-        if not followed.partition.is_truncation_synced:
+        partition = followed.partition
+        if not partition.is_truncation_synced:
             self._sync_truncation(key, followed)
             return
-        flushing = followed.partition.flush_if_due(self._context.clock.wall_ms())
+        flushing = partition.flush_if_due(now_ms)
         if flushing is None:
-            self._want(key, followed.partition)
+            self._want(key, partition)
         else:
             self._session.drop(key)
             flushing.on_done(lambda done: self._flushed(key, followed, done))
@@ -367,7 +364,7 @@ class ReplicaFetcher:
         if done.error is not None:
             self._delay(key, followed)
         else:
-            self._want_flushed(key, followed)
+            self._want_flushed(key, followed, self._context.clock.wall_ms())
             self._schedule()
 
     def _execute(self, key: Key, followed: _Followed, step: Step, error: ErrorCode) -> None:
@@ -420,8 +417,9 @@ class ReplicaFetcher:
         followed.failures += 1
 
     def _return_delayed(self, keys: list[Key]) -> None:
+        now_ms = self._context.clock.wall_ms()
         for key in keys:
-            self._want_flushed(key, self._partitions[key])
+            self._want_flushed(key, self._partitions[key], now_ms)
         self._schedule()
 
     # -- a log outside of its leader's ---------------------------------------------------------------------------
@@ -455,7 +453,7 @@ class ReplicaFetcher:
             offset = lookup.offset_of(done, self._at_leader(partition))
             if timestamp == LATEST and partition.needs_end:
                 partition.take_end(offset, asked_ms)
-                self._want_flushed(key, followed)
+                self._want_flushed(key, followed, self._context.clock.wall_ms())
                 self._schedule()
                 return
             step = partition.on_lookup(timestamp, offset)
@@ -478,6 +476,15 @@ class ReplicaFetcher:
 
 def _key(partition: FollowingPartition) -> Key:
     return partition.topic_id, partition.log.topic_partition.partition
+
+
+def _throttled_ms(quota: ReplicationQuota, log: Log, data: PartitionData) -> int:
+    """How long to wait with the next fetch of a partition, because of the quota for followers. KIP-73."""
+    if not quota.is_throttled(log.topic_partition):
+        return 0
+    quota.record(len(data.records or b""))
+    # A follower in sync must not wait: it would leave the in-sync replicas.
+    return quota.wait_ms() if data.high_watermark > log.log_end_offset else 0
 
 
 def _diverging(data: PartitionData) -> EpochEnd | None:

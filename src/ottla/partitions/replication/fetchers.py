@@ -91,6 +91,8 @@ class ReplicaFetchers:
     def _take_from_spare(self, fetcher: ReplicaFetcher) -> None:
         """A regular fetcher is about to fetch."""
         *regular, spare = self._fetchers[fetcher.leader_id]
+        if not len(spare):
+            return
         for partition in spare.partitions(MOST_TAKEN):
             topic_partition = partition.log.topic_partition
             if _select(regular, topic_partition) is fetcher:

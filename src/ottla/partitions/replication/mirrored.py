@@ -135,16 +135,17 @@ class MirroredPartition:
 
         Raises KafkaError if this node no longer leads the partition: its log follows another leader then.
         """
-        self.partition.check_open()
-        progress = self.progress
-        if self.log.latest_epoch == self.leader_epoch:
+        partition, progress = self.partition, self.progress
+        partition.check_open()
+        log = partition.log
+        if self.needs_end and log.latest_epoch == self.leader_epoch:
             self.needs_end = False  # A committed record of this leader is behind all earlier ones.
         if not self.needs_end:
             progress.source_end, progress.as_of_ms = high_watermark, asked_ms
             progress.problem = ""
-        start = min(log_start_offset, self.partition.high_watermark)
-        if start > self.log.log_start_offset:
-            self.log.advance_start(start, "the source's log start")
+        start = min(log_start_offset, partition.high_watermark)
+        if start > log.log_start_offset:
+            log.advance_start(start, "the source's log start")
 
     def take_end(self, offset: int, asked_ms: int) -> None:
         """Note the end of the source, as its leader has named it in answer to a ListOffsets of `asked_ms`."""

@@ -104,8 +104,11 @@ class FetchLimit:
 
     def wait_ms(self) -> int:
         """How long nothing may be fetched; 0 if something may."""
+        limit = self._limit()
+        if not limit < UNLIMITED:
+            return 0
         now_ms = self._clock.monotonic_ms()
-        wait_ms = min(self._bucket.wait_ms(self._limit(), now_ms), self._MOST_WAIT_MS)
+        wait_ms = min(self._bucket.wait_ms(limit, now_ms), self._MOST_WAIT_MS)
         if wait_ms:
             self._delayed_ms = now_ms
         return wait_ms
