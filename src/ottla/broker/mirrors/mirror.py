@@ -139,6 +139,7 @@ class Mirror:
             on_failure=self._problems.no_answer,
             on_throttled=self._problems.throttled,
             name_at_leader=self._at_source,
+            fetches_last=True,
             limit=FetchLimit(node.clock, lambda: int(self._settings[RATE_SETTING])),
         )
 
