@@ -159,8 +159,8 @@ ROWS: tuple[Row, ...] = (
     (
         "a planned promotion does not rely on an answer that was on the way when it began",
         "partitions/replication/fetcher.py",
-        "log_start_offset, appended_bytes, self._asked_ms)\n",
-        "log_start_offset, appended_bytes, self._context.clock.monotonic_ms())\n",
+        "log_start_offset, len(records), self._asked_ms)\n",
+        "log_start_offset, len(records), self._context.clock.monotonic_ms())\n",
         (
             f"{FETCHERS}::test_answer_that_was_on_the_way_for_long_shows_nothing_of_the_time_since_its_request",
             f"{PROMOTIONS}[59]",
