@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import random
 import signal
 import subprocess
@@ -224,6 +225,26 @@ def test_values_are_edited_and_failed_edits_are_left(
     assert fixed.objects[0]["redriven"] == {orders: 1}
     (record,) = [each for each in committed(broker.bootstrap, orders) if each.value == b"c worse"]
     assert ("fixed", b"yes") in record.headers
+
+
+def test_failed_redrive_reports_one_letter(
+    ottla: Run,
+    broker: RunningBroker,
+    ours: Admin,
+    orders: str,
+    dead: str,
+    write: Write,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    # The letters go to different partitions, so that their batches fail separately.
+    for key in (b"a", b"b", b"c", b"d"):
+        write(b"1", key=key)
+    to = unique("small")
+    ours.create_topic(to, partitions=4, replication_factor=1, config={"max.message.bytes": "10"})
+    done = ottla("dlq", "redrive", dead, "--to", to)
+    assert (done.code, done.err.count("cannot be written")) == (1, 1)
+    gc.collect()  # a producer logs a failure that was not looked at when its batch is freed
+    assert not [each for each in caplog.messages if "did not ask for the outcome" in each]
 
 
 def test_redrive_asks_at_a_terminal(ottla: Run, broker: RunningBroker, orders: str, dead: str, write: Write) -> None:

@@ -10,6 +10,13 @@ OFFSETS = "tests/unit/tools/test_redriven_offsets.py"
 
 ROWS: tuple[Row, ...] = (
     (
+        "a redrive that fails reports one letter",
+        "tools/redrive.py",
+        "                    callback=_ignore,\n",
+        "",
+        (f"{DLQ}::test_failed_redrive_reports_one_letter[ottla]",),
+    ),
+    (
         "an interrupted redrive does not remember letters as redriven that it did not read",
         "tools/redrive.py",
         "        if self.is_full or self._stopping.asked:\n            return\n",

@@ -216,11 +216,16 @@ class Redrive:
                     partition=new.partition,
                     timestamp_ms=new.timestamp_ms,
                     headers=new.headers,
+                    callback=_ignore,
                 )
             sent.append((record, new, delivery))
         for record, new, delivery in sent:
             with _naming(record, new):
                 delivery.result(ACKNOWLEDGED_S)
+
+
+def _ignore(_delivery: object) -> None:
+    """Keep the producer from logging the failures after the first one, which ends the redrive."""
 
 
 @contextmanager
