@@ -11,7 +11,7 @@ from ottla.cli.main import main
 from ottla.clients import Admin
 from tests.cluster.processes import wait_until
 from tests.conftest import TEST_PROPERTIES
-from tests.mirrors import PARTITIONS, TOPIC, WAIT_S, mirror, produce, wait_until_copied
+from tests.mirrors import PARTITIONS, TOPIC, WAIT_S, mirror, produce, transaction, wait_until_copied
 from tests.ottla_process import ForkedOttla, OttlaProcess
 
 from .conftest import StartConsole, csrf, post
@@ -38,11 +38,13 @@ def target(tmp_path: Path) -> Iterator[OttlaProcess]:
         with Admin(bootstrap_servers=source.bootstrap) as admin:
             admin.create_topic(TOPIC, partitions=PARTITIONS)
         produce(source.bootstrap, 0, 10)
+        producer = transaction(source.bootstrap, "open", [b"open"], None)
         mirror(source.bootstrap, target.bootstrap)
         with Admin(bootstrap_servers=target.bootstrap) as admin:
             wait_until(lambda: TOPIC in {each.name for each in admin.list_topics()}, WAIT_S)
         wait_until_copied(source.bootstrap, target.bootstrap)
         yield target
+        producer.close(0)
         target.assert_no_traceback()
 
 
@@ -51,15 +53,18 @@ def test_page_of_a_copy_and_the_reasons_of_refused_changes(
 ) -> None:
     console = start_console({"bootstrap.servers": target.bootstrap})
     found = console.json(PAGE)
-    assert (found["mirror"], found["records"]) == ({"name": "dr", "state": "MIRRORING"}, 10)
+    assert (found["mirror"], found["records"]) == ({"name": "dr", "state": "MIRRORING"}, 12)
     assert "read-only until `ottla mirror promote dr orders`" in console.http.get(PAGE).text
-    assert len(console.json(f"{PAGE}/messages")["records"]) == 10
+    assert len(console.json(f"{PAGE}/messages")["records"]) == 12
     assert console.http.get(f"{PAGE}/settings").status_code == 200
     token = csrf(console.http)
     for path, fields, reason in CHANGES:
         assert console.http.get(f"{PAGE}/{path}").status_code == 200
         answer = post(console.http, f"{PAGE}/{path}", token, **fields)
         assert (answer.status_code, reason in answer.text) == (400, True), (path, answer.text)
+    place = {"topic": TOPIC, "partition": "0", "start": "5"}
+    answer = post(console.http, "/transactions/abort", token, **place)
+    assert (answer.status_code, "mirror dr copies it, with its transactions" in answer.text) == (400, True)
     delete = ["topic", "delete-records", TOPIC, "-p", "0", "--all", "--yes", "-b", target.bootstrap]
     assert main(delete) == 1
     assert COPIED in capsys.readouterr().err

@@ -37,6 +37,20 @@ ROWS: tuple[Row, ...] = (
         ("tests/cli/test_mirror.py::test_report_about_many_partitions_is_complete",),
     ),
     (
+        "an open transaction of a mirror's source does not hang in the copy",
+        "tools/admin/hanging.py",
+        'for row in rows if row["topic"] not in copies]',
+        "for row in rows]",
+        ("tests/unit/tools/test_admin_reads.py::test_transaction_in_a_copy_does_not_hang",),
+    ),
+    (
+        "an open transaction in a copy is not taken for the transaction of a producer here with the same id",
+        "tools/why/samples.py",
+        "        if mirror is not None:\n",
+        "        if False:\n",
+        ("tests/clients/test_copies.py::test_open_transaction_of_the_source_does_not_hang_in_the_copy",),
+    ),
+    (
         "problems of topics are reported by a broker if the controllers are not brokers",
         "broker/mirrors/mirror.py",
         "        reports = decides or stands_in(self._node)\n",

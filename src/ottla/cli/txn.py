@@ -14,7 +14,7 @@ from ottla.common import units
 from ottla.common.failure import Failure
 from ottla.common.ids import MAX_INT32, TopicPartition, by_topic
 from ottla.tools import values
-from ottla.tools.admin.hanging import active_producers, hanging
+from ottla.tools.admin.hanging import active_producers, check_not_copied, hanging
 
 COMMAND = Group(
     __doc__,
@@ -243,6 +243,7 @@ def _abort_hanging(options: Options) -> None:
     row, producer = found[0]
     name = f"the transaction of producer {row['producer_id']} from offset {row['start_offset']}"
     if not hanging(admin, [row]):
+        check_not_copied(admin, partition.topic)
         advice = (
             f"`ottla txn list --producer-id {row['producer_id']}` shows its id; `ottla txn abort"
             " --transactional-id ID` aborts it in all its partitions."

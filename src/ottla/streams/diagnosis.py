@@ -151,21 +151,29 @@ def _transaction(_: Status, facts: Facts) -> Finding | None:
         return None
     first = min(old, key=lambda each: each.last_record_ms)
     others = f" {units.plural(len(old), 'transaction')} are open." if len(old) > 1 else ""
-    if first.transactional_id is None:
+    if first.mirror is not None:
+        whose = f"A transaction of producer {first.producer_id} of the source of mirror {first.mirror}"
+        promote = f"ottla mirror promote {first.mirror} {first.partition.topic}"
+        step = f"Its end is copied: end it at the source. `{promote}` aborts it here, and ends the copy."
+    elif first.transactional_id is None:
         whose = f"A transaction of producer {first.producer_id}, which no coordinator knows,"
-        command = (
+        step = _ended_by(
             f"ottla txn abort {first.partition.topic}/{first.partition.partition} --start-offset {first.start_offset}"
         )
     else:
         whose = f"A transaction of {first.transactional_id!r}"
-        command = f"ottla txn abort --transactional-id {first.transactional_id}"
+        step = _ended_by(f"ottla txn abort --transactional-id {first.transactional_id}")
     return Finding(
         "open transaction",
         f"{whose} is open in {first.partition} from offset {first.start_offset} on; its last record is "
         f"{_duration(facts.now_ms - first.last_record_ms)} old. {counted(first.waiting)} there must wait for its end, "
         f"because the query reads only committed records.{others}",
-        [f"Its producer ends it, or its coordinator after the transaction timeout. `{command}` aborts it now."],
+        [step],
     )
+
+
+def _ended_by(command: str) -> str:
+    return f"Its producer ends it, or its coordinator after the transaction timeout. `{command}` aborts it now."
 
 
 def _busy(status: Status, facts: Facts) -> Finding | None:

@@ -21,6 +21,8 @@ class OpenTransaction:
     last_record_ms: int
     waiting: int
     """The records from its start to the end of the log."""
+    mirror: str | None = None
+    """The mirror that copies the topic: the transaction belongs to its source."""
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from ottla.common.ids import TopicPartition
 from ottla.streams.facts import Facts, KeySample, OpenTransaction
 from ottla.streams.skew import find_skew
 from ottla.streams.status import TOPIC, Status
+from ottla.tools.admin.topic_facts import copied_topics
 
 logger = logging.getLogger("ottla.streams")
 
@@ -176,14 +177,17 @@ def _transactions(
     ]
     listed = admin.list_transactions(producer_ids={each.producer_id for _, each, _ in found}) if found else []
     ids = {each.producer_id: each.transactional_id for each in listed}
+    # In a mirror's copy, the producer belongs to another cluster, and may have the id of a producer of this one.
+    copies = copied_topics(admin, {partition.topic for partition, _, _ in found})
     transactions = [
         OpenTransaction(
             partition,
             start,
             each.producer_id,
-            ids.get(each.producer_id),
+            None if partition.topic in copies else ids.get(each.producer_id),
             each.last_timestamp_ms,
             ends[partition] - start,
+            copies.get(partition.topic),
         )
         for partition, each, start in found
     ]

@@ -213,6 +213,13 @@ def test_transaction_without_a_coordinator_is_aborted_by_its_offset() -> None:
     assert "`ottla txn abort orders/0 --start-offset 41`" in found.advice[0]
 
 
+def test_transaction_in_a_copy_is_ended_at_the_source_of_its_mirror() -> None:
+    found = find(status(), transactions=[replace(transaction(10_000, None), mirror="dr")])
+    assert "producer 9 of the source of mirror dr" in found.text
+    assert "end it at the source" in found.advice[0]
+    assert "ottla txn abort" not in found.advice[0]
+
+
 # -- speed -------------------------------------------------------------------------------------------------------------
 
 

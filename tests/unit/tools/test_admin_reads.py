@@ -33,10 +33,11 @@ from ottla.clients.errors import (
     UnknownTopicOrPartition,
     UnsupportedByBroker,
 )
+from ottla.common.failure import Failure
 from ottla.common.ids import TopicPartition
 from ottla.tools.admin.cluster_facts import _trouble, reassignment_rows
 from ottla.tools.admin.group_lag import read_lag
-from ottla.tools.admin.hanging import hanging
+from ottla.tools.admin.hanging import check_not_copied, hanging
 from ottla.tools.admin.leaderless import cannot_lead, way_out
 from ottla.tools.admin.outcomes import outcomes
 from ottla.tools.admin.replicas import finished_moves, replicas_of
@@ -284,9 +285,16 @@ def open_row(partition: TopicPartition, producer_id: int, start: int | None = 5)
 
 
 def transaction_admin(
-    known: Mapping[int, Sequence[TopicPartition]], still_open: Mapping[TopicPartition, int], *, lost: bool = False
+    known: Mapping[int, Sequence[TopicPartition]],
+    still_open: Mapping[TopicPartition, int],
+    *,
+    lost: bool = False,
+    state: str = "",
 ) -> Any:
-    """`known`: the partitions of the transaction of a producer id; `lost`: no coordinator describes the ids."""
+    """`known`: the partitions of the transaction of a producer id; `lost`: no coordinator describes the ids.
+
+    `state`: of the topics in the mirror dr.
+    """
 
     def describe(ids: Any) -> dict[str, Any]:
         found = {f"id-{each}": SimpleNamespace(producer_id=each, partitions=known[each]) for each in known}
@@ -301,7 +309,9 @@ def transaction_admin(
             if tp in partitions
         }
 
+    settings = {"ottla.mirror": SimpleNamespace(value="dr"), "ottla.mirror.state": SimpleNamespace(value=state)}
     return SimpleNamespace(
+        describe_configs=lambda topics, names: dict.fromkeys(topics, settings if state else {}),
         list_transactions=lambda producer_ids: [
             SimpleNamespace(producer_id=each, transactional_id=f"id-{each}") for each in known if each in producer_ids
         ],
@@ -322,6 +332,18 @@ def test_partition_that_is_not_in_its_producers_transaction_hangs() -> None:
 
 def test_transaction_that_ended_meanwhile_does_not_hang() -> None:
     assert hanging(transaction_admin({}, {}), [open_row(P0, 7)]) == []
+
+
+@pytest.mark.parametrize(("state", "count"), [("MIRRORING", 0), ("STOPPED", 1)])
+def test_transaction_in_a_copy_does_not_hang(state: str, count: int) -> None:
+    """Its markers are copied from the source; this cluster may have a producer with its id."""
+    admin = transaction_admin({7: [P1]}, {P0: 7}, state=state)
+    assert len(hanging(admin, [open_row(P0, 7)])) == count
+    if state == "MIRRORING":
+        with pytest.raises(Failure, match="mirror dr copies it, with its transactions"):
+            check_not_copied(admin, "orders")
+    else:
+        check_not_copied(admin, "orders")
 
 
 def test_id_that_expired_meanwhile_hangs() -> None:

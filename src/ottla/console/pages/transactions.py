@@ -10,7 +10,7 @@ from ottla.common.ids import TopicPartition
 from ottla.console.calls import Call, Done, Problem, whole
 from ottla.console.pages.topics import known_topics, page_of, pager_links
 from ottla.console.view import Cell, Column, Field, Form, Link, Page, Table, moment, number, text, url
-from ottla.tools.admin.hanging import active_producers, hanging
+from ottla.tools.admin.hanging import active_producers, check_not_copied, hanging
 
 _FRESH_S: Final = 3.0
 _HANGING_FRESH_S: Final = 30.0
@@ -152,6 +152,7 @@ def abort(call: Call) -> Page | Done:
         )
     found = [pair for pair in active_producers(call.admin, [tp]) if pair[0]["start_offset"] == start]
     if not found or not hanging(call.admin, [found[0][0]]):
+        check_not_copied(call.admin, topic)
         raise Problem(409, "No transaction hangs there: its coordinator ended it, or will end it")
     call.admin.abort_transaction(tp, found[0][1])
     call.session.cached.forget()

@@ -1,4 +1,8 @@
-"""Transactions that hang: no coordinator will end them, and they block readers with read_committed (KIP-664)."""
+"""Transactions that hang: no coordinator will end them, and they block readers with read_committed (KIP-664).
+
+None hangs in a mirror's copy. Its transactions belong to the source, whose markers are copied, and producer ids of both
+clusters are equal by chance. Brokers write no other markers into it.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +11,10 @@ from typing import Any
 
 from ottla.clients import admin as api
 from ottla.clients.errors import TransactionalIdNotFound
+from ottla.common.failure import Failure
 from ottla.common.ids import TopicPartition
 from ottla.tools.admin.outcomes import outcomes
+from ottla.tools.admin.topic_facts import copied_topics
 
 
 def active_producers(admin: api.Admin, partitions: Iterable[TopicPartition]) -> list[tuple[dict[str, Any], Any]]:
@@ -49,7 +55,20 @@ def hanging(admin: api.Admin, rows: Sequence[dict[str, Any]]) -> list[dict[str, 
     # The coordinator may have ended a transaction after the first response: hanging transactions are still open now.
     partitions = {TopicPartition(row["topic"], row["partition"]) for row in rows}
     still_open = {_place(row) for row, _ in active_producers(admin, partitions)} if rows else set()
-    return [{**row, "transactional_id": ids.get(row["producer_id"])} for row in rows if _place(row) in still_open]
+    rows = [row for row in rows if _place(row) in still_open]
+    copies = copied_topics(admin, {row["topic"] for row in rows})
+    return [{**row, "transactional_id": ids.get(row["producer_id"])} for row in rows if row["topic"] not in copies]
+
+
+def check_not_copied(admin: api.Admin, topic: str) -> None:
+    """Raise Failure if a mirror copies the topic, so that this cluster cannot end its transactions."""
+    mirror = copied_topics(admin, [topic]).get(topic)
+    if mirror is not None:
+        raise Failure(
+            f"Topic {topic} is read-only: mirror {mirror} copies it, with its transactions, from another cluster",
+            f"Abort the transaction at the source; `ottla mirror promote {mirror} {topic}` aborts it here, "
+            "and ends the copy.",
+        )
 
 
 def _place(row: dict[str, Any]) -> tuple[Any, ...]:

@@ -6,14 +6,16 @@ and transactions leave.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 from ottla.clients import admin as api
 from ottla.clients.errors import BrokerError, UnsupportedByBroker
 from ottla.common.ids import TopicPartition
-from ottla.metadata.mirrors import MIRROR_SETTING, STATE_SETTING
+from ottla.metadata.mirrors import MIRROR_SETTING, STATE_SETTING, is_read_only_state
 from ottla.tools.admin.leaderless import active_brokers, cannot_lead, way_out
+
+MIRROR_SETTINGS: Final = (MIRROR_SETTING, STATE_SETTING)
 
 
 class Facts(NamedTuple):
@@ -54,6 +56,18 @@ def mirror_of(configs: Mapping[str, api.ConfigEntry]) -> tuple[str, str] | None:
     """Return the mirror of a topic with these settings, and the topic's state in it; None if it has none."""
     name, state = configs.get(MIRROR_SETTING), configs.get(STATE_SETTING)
     return (name.value, state.value) if name and name.value and state and state.value else None
+
+
+def copies_of(configs: Mapping[api.ConfigResource, Mapping[str, api.ConfigEntry]]) -> dict[str, str]:
+    """Return the topics that clients cannot write, since they are copies, each with its mirror."""
+    mirrors = {resource.name: mirror_of(settings) for resource, settings in configs.items()}
+    return {name: found[0] for name, found in mirrors.items() if found is not None and is_read_only_state(found[1])}
+
+
+def copied_topics(admin: api.Admin, names: Iterable[str]) -> dict[str, str]:
+    """Return `copies_of` these topics, without topics whose settings the user may not read."""
+    resources = [api.ConfigResource.topic(name) for name in sorted(names)]
+    return copies_of(_reported(admin.describe_configs, resources, names=MIRROR_SETTINGS)) if resources else {}
 
 
 def facts_of(admin: api.Admin, names: Sequence[str]) -> list[Facts]:

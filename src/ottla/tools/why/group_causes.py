@@ -260,6 +260,12 @@ def _held_by_a_transaction(seen: Observation, row: PartitionRow, subject: str) -
     if holder.transactional_id is not None:
         whose = f"transactional id {holder.transactional_id} ({whose})"
     cause = f"An open transaction of {whose}{age} holds back readers with read_committed at {row.stable_end:,}."
+    if holder.mirror is not None:
+        cause = f"{cause} It belongs to the source of mirror {holder.mirror}, which copies its end, too."
+        step = (
+            f"End it at the source. ottla mirror promote {holder.mirror} {row.topic} aborts it here, and ends the copy."
+        )
+        return Finding("open_transaction", subject, cause, step, "warning")
     if holder.timeout_ms is None:
         step = f"ottla txn abort {row.topic}/{row.partition} --start-offset {row.stable_end} (it hangs: KIP-664)"
         return Finding("hanging_transaction", subject, cause, step, "critical")

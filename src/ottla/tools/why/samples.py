@@ -9,6 +9,7 @@ from typing import Any, Final
 from ottla.clients import admin as api
 from ottla.clients.errors import ClientError, GroupNotFound
 from ottla.common.ids import TopicPartition
+from ottla.tools.admin.topic_facts import MIRROR_SETTINGS, copies_of
 from ottla.tools.why.model import RecordAt, RecordReader, Watch
 
 STEP_S: Final = 0.25
@@ -36,6 +37,8 @@ class OpenTransaction:
     transactional_id: str | None
     start_ms: int | None
     timeout_ms: int | None
+    mirror: str | None = None
+    """The mirror that copies the topic: the transaction belongs to its source."""
 
 
 @dataclass(frozen=True)
@@ -120,11 +123,18 @@ async def open_transactions(
     }
     if not earliest:
         return {}
+    topics = [api.ConfigResource.topic(name) for name in sorted({partition.topic for partition in earliest})]
+    copies = copies_of((await settled(admin.describe_configs(topics, names=MIRROR_SETTINGS)))[0])
     listed = await admin.list_transactions(producer_ids={each.producer_id for each in earliest.values()})
     names = {each.producer_id: each.transactional_id for each in listed}
     described, _ = await settled(admin.describe_transactions(names.values())) if names else ({}, {})
     found = {}
     for partition, producer in earliest.items():
+        mirror = copies.get(partition.topic)
+        if mirror is not None:
+            # A producer of this cluster may have the same id.
+            found[partition] = OpenTransaction(producer.producer_id, None, producer.last_timestamp_ms, None, mirror)
+            continue
         name = names.get(producer.producer_id)
         known = described.get(name)
         # The coordinator ends only transactions whose partitions it knows.
