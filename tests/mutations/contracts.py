@@ -38,14 +38,14 @@ ROWS: tuple[Row, ...] = (
     (
         "a copy of another cluster's topic with schema validation accepts no records of clients",
         "broker/contracted_batches.py",
-        "    partition.check_refusal()\n    partition.check_open()\n",
+        "    _check_refusal(partition)\n    partition.check_open()\n",
         "    partition.check_open()\n",
         (f"{COMBINATIONS}::test_copy_refuses_writes_before_the_registry_is_asked",),
     ),
     (
         "a batch that waited for the schema registry is not appended to a topic that became a copy",
         "broker/contracted_batches.py",
-        "    partition.check_refusal()\n    is_verified",
+        "    _check_refusal(partition)\n    is_verified",
         "    is_verified",
         (f"{COMBINATIONS}::test_topic_that_became_read_only_while_a_batch_waited_does_not_get_it",),
     ),

@@ -59,7 +59,7 @@ def _append_checked(
     assert type(data.records) is memoryview, "`append_later` has checked it"
     now_ms = broker.clock.wall_ms()
     allow_zstd = context.api_version >= ZSTD_SINCE_VERSION
-    partition.check_refusal()
+    _check_refusal(partition)
     partition.check_open()
     partition.check_acks(order.acks)
     header, batch = validate_produced(data.records, partition.settings.rules, now_ms, allow_zstd=allow_zstd)
@@ -71,7 +71,7 @@ def _append_checked(
             why = f"{partition.topic_partition.topic} was deleted and created again while the batch waited"
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, why)
     # The topic may have become a copy of another cluster's.
-    partition.check_refusal()
+    _check_refusal(partition)
     is_verified = order.verification is not None and order.verification.check(partition)
     header = read_header(batch)
     if header.attributes & TRANSACTIONAL and not is_verified:
@@ -83,3 +83,9 @@ def _append_checked(
         durable = partition.when_durable(last + 1) if order.acks == ALL else partition.when_flushed(last + 1)
         if durable is not None:
             order.waiting.append((durable, response))
+
+
+def _check_refusal(partition: Partition) -> None:
+    """Raise the error for clients that write, if they may not write now."""
+    if partition.refusal is not None:
+        raise KafkaError(partition.refusal.code, partition.refusal.text)

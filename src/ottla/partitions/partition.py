@@ -161,11 +161,6 @@ class Partition:
                 f"less than min.insync.replicas {least}",
             )
 
-    def check_refusal(self) -> None:
-        """Raise the error for clients that write, if they may not write now."""
-        if self.refusal is not None:
-            raise KafkaError(self.refusal.code, self.refusal.text)
-
     def append(
         self,
         batch: memoryview,
