@@ -148,6 +148,7 @@ class _Copying:
                 connect=connect,  # type: ignore[arg-type]
                 on_lost=lambda _: None,
                 on_answer=lambda _: None,
+                fetches_last=True,
             ),
             lambda: 1,
         )
