@@ -67,9 +67,10 @@ def test_mirror_from_its_creation_to_the_failback(plain: Run, source: OttlaProce
     security.write_text("security.protocol=PLAINTEXT\n")
     assert "There is no mirror" in ottla("list")
     source_config = ("--source-config", str(security))
-    ottla("create", "dr", "--from", source.bootstrap, "--topics", "ord.*", "--groups", ".*", *source_config)
+    created = ottla("create", "dr", "--from", source.bootstrap, "--topics", "ord.*", "--groups", ".*", *source_config)
+    assert "`ottla mirror status dr`" in created
     assert "exists already" in error("create", "dr", "--from", source.bootstrap, "--topics", "x")
-    assert "'orders|payments'" in error("create", "list", "--from", source.bootstrap, "--topics", "orders,payments")
+    assert "'orders|payments'" in error("create", "list", "--from", source.bootstrap, "--topics", "orders, payments")
     assert "not a regular expression" in error("create", "bad", "--from", source.bootstrap, "--topics", "orders[")
     assert "HOST:PORT" in error("create", "bad", "--from", "kafka", "--topics", "orders")
     [listed] = plain("mirror", "list", "--json", "-b", target.bootstrap).objects
@@ -139,6 +140,8 @@ def test_mirror_from_its_creation_to_the_failback(plain: Run, source: OttlaProce
     assert ("no records were missing" in shown, "wait for" in shown) == (True, False)
     [promoted] = plain("mirror", *unplanned, "--yes", "--json", "-b", source.bootstrap).objects
     assert promoted == {"topic": "orders", "promoted": True, "missing": []}
+    security.write_text("default.api.timeout.ms=1000\nrequest.timeout.ms=1000\n")
+    assert "the source of mirror 'back' does not answer" in error("verify", "back", *source_config, at=source)
 
 
 def test_switch_checks_the_mirror_waits_for_the_producers_and_promotes(
@@ -176,7 +179,7 @@ def test_switch_checks_the_mirror_waits_for_the_producers_and_promotes(
         open_still = switch("--wait-for-producers", "1s", "--yes")
         assert (open_still.code, "open transactions: orders-0" in open_still.err) == (1, True)
         producer.commit_transaction()
-    assert "no topic to promote 'others'" in switch("others", "--yes").err
+    assert "'others' is not a copy" in switch("others", "--yes").err
     switched = switch("orders", "--wait-for-producers", "1min", "--json", "--yes")
     assert switched.code == 0, switched.err
     [*_, result] = switched.objects
@@ -186,6 +189,7 @@ def test_switch_checks_the_mirror_waits_for_the_producers_and_promotes(
     with Admin(target.bootstrap) as admin:
         assert admin.list_group_offsets("billing")[TopicPartition("orders", 0)].offset == 2
     assert [(row["topic"], row["state"]) for row in rows(plain, "move", target)] == [("payments", "MIRRORING")]
+    assert "'orders' was promoted before" in switch("orders", "--yes").err
     assert "Promoted payments" in plain("mirror", "promote", "move", "payments", "--yes", "-b", target.bootstrap).out
     assert "no topic to promote" in switch("--yes").err
 

@@ -184,8 +184,8 @@ ROWS: tuple[Row, ...] = (
     (
         "a planned promotion does not rely on a report that was on the way when it began",
         "cli/mirror_promote.py",
-        "named(behind(rows, passed_ms))\n",
-        "named(behind(rows, int((time.monotonic() - started_s) * 1000)))\n",
+        "awaited(behind(rows, passed_ms))\n",
+        "awaited(behind(rows, int((time.monotonic() - started_s) * 1000)))\n",
         (f"{WAITS}::test_report_that_was_on_the_way_for_long_does_not_count_as_newer_than_the_command",),
     ),
     (
@@ -395,7 +395,7 @@ ROWS: tuple[Row, ...] = (
     (
         "a planned promotion waits for the last records of the source",
         "cli/mirror_promote.py",
-        "        _wait_for_last_records(admin, mirror, copying, deadline_s)\n",
+        "        _wait_for_last_records(output, admin, mirror, copying, deadline_s)\n",
         "        pass\n",
         ("tests/chaos/test_mirror.py::test_copies_are_equal_and_promotion_loses_nothing_under_kills",),
         (("OTTLA_CHAOS_ROUNDS", "1"),),

@@ -80,6 +80,7 @@ def _create(options: Options) -> None:
     new = {PREFIX_SETTING: options.prefix, SOURCE_PREFIX_SETTING: options.source_prefix}
     admin.alter_config(resource_of(options.name), _given(options) | new)
     output.changed(f"Created mirror {options.name}.", {"mirror": options.name, "created": True})
+    output.note(f"`ottla mirror status {options.name}` shows the copy, and whether the source can be reached.")
 
 
 @COMMAND.verb(
@@ -136,9 +137,10 @@ def _given(options: Options) -> dict[str, object]:
 def _check_pattern(topics: str) -> None:
     """Raise Failure for a list, as MirrorMaker 2 has it: as a regular expression, it would match no topic."""
     if "," in re.sub(r"\{\d*,\d*\}", "", topics):
+        alternatives = "|".join(each.strip() for each in topics.split(","))
         raise Failure(
             f"--topics {topics!r}: names of topics have no comma, so that it matches none",
-            f"Separate the alternatives of a regular expression by |: {'|'.join(topics.split(','))!r}",
+            f"Separate the alternatives of a regular expression by |: {alternatives!r}",
             exit_code=2,
         )
 

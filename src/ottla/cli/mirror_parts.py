@@ -9,10 +9,11 @@ from typing import Any, Final
 import click
 
 from ottla.cli.commands import Options
-from ottla.cli.names import all_topics, check_exists
+from ottla.cli.names import all_topics, check_exists, enumerated
+from ottla.cli.output import Output
 from ottla.clients import admin as api
 from ottla.clients.admin import ConfigResource, ResourceType
-from ottla.clients.errors import BrokerError
+from ottla.clients.errors import BrokerError, ClientError
 from ottla.common.errors import ErrorCode
 from ottla.common.failure import Failure
 from ottla.common.ids import TopicPartition
@@ -21,6 +22,8 @@ from ottla.tools.admin.mirrors import MirrorReport
 from ottla.tools.values import read_properties
 
 POLL_S: Final = 0.3
+NOTE_S: Final = 5.0
+"""The time between two notes about what a command waits for."""
 
 
 def connect_to_source(options: Options, target: api.Admin) -> api.Admin:
@@ -36,7 +39,13 @@ def connect_to_source(options: Options, target: api.Admin) -> api.Admin:
             exit_code=2,
         )
     source = api.Admin({**given, "bootstrap.servers": settings["bootstrap.servers"].value})
-    return click.get_current_context().with_resource(source)
+    try:
+        return click.get_current_context().with_resource(source)
+    except ClientError as error:
+        raise Failure(
+            f"the source of mirror {options.name!r} does not answer: {error}",
+            f"`ottla mirror why {options.name}` says whether the brokers reach it; this machine must, too.",
+        ) from error
 
 
 def resource_of(name: str) -> ConfigResource:
@@ -66,7 +75,7 @@ def report_of(admin: api.Admin, name: str) -> MirrorReport:
 def states_of_topics(admin: api.Admin) -> dict[str, tuple[str, str]]:
     """The mirror and state of each topic."""
     resources = [ConfigResource(ResourceType.TOPIC, each.name) for each in admin.list_topics()]
-    found = admin.describe_configs(resources) if resources else {}
+    found = admin.describe_configs(resources, names=[MIRROR_SETTING, STATE_SETTING]) if resources else {}
     return {
         resource.name: (settings[MIRROR_SETTING].value or "", settings[STATE_SETTING].value or "")
         for resource, settings in found.items()
@@ -115,9 +124,14 @@ def at_source(mirror: str, target: api.Admin, topics: list[str]) -> dict[TopicPa
     }
 
 
-def wait_for_all(remaining: Callable[[], list[str]], deadline_s: float, problem: str) -> None:
-    """Wait until no partition remains. Raises Failure after the deadline."""
+def wait_for_all(output: Output, remaining: Callable[[], list[str]], deadline_s: float, problem: str) -> None:
+    """Wait until no partition remains, and print which ones do. Raises Failure after the deadline."""
+    next_note_s = time.monotonic() + NOTE_S
     while names := remaining():
-        if time.monotonic() > deadline_s:
-            raise Failure(f"{', '.join(names[:5])}: {problem}", "`ottla mirror why` explains it.")
+        now_s = time.monotonic()
+        if now_s > deadline_s:
+            raise Failure(f"{enumerated(names)}: {problem}", "`ottla mirror why` explains it.")
+        if now_s > next_note_s:
+            output.note(f"Waiting for {enumerated(names)}.")
+            next_note_s = now_s + NOTE_S
         time.sleep(POLL_S)

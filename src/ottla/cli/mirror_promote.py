@@ -19,7 +19,7 @@ from ottla.cli.mirror_parts import (
     topics_in,
     wait_for_all,
 )
-from ottla.cli.names import check_exists, confirm, enumerated
+from ottla.cli.names import confirm, enumerated
 from ottla.cli.output import Column, Output
 from ottla.clients import admin as api
 from ottla.common import units
@@ -29,7 +29,7 @@ from ottla.metadata.mirrors import MIRRORING, PAUSED, STOPPED, STOPPING
 from ottla.tools import values
 from ottla.tools.admin import mirror_switch
 from ottla.tools.admin.mirror_switch import PROBLEM, WARNING, Check
-from ottla.tools.admin.mirrors import Missing, behind, losses, missing, named, unready, unreported
+from ottla.tools.admin.mirrors import Missing, awaited, behind, losses, missing, named, unready, unreported
 
 _COLOURS: Final = {PROBLEM: "red", WARNING: "yellow"}
 _TIMEOUT: Final = "how long to wait for the last records, and for the end of the copy (default: 1min)"
@@ -109,7 +109,7 @@ def _promote(options: Options) -> None:
             "copy the last records"
         )
     deadline_s = time.monotonic() + values.milliseconds(options.timeout) / 1000
-    lost = _open(admin, options.name, names, deadline_s, is_planned=not options.unplanned)
+    lost = _open(output, admin, options.name, names, deadline_s=deadline_s, is_planned=not options.unplanned)
     for each in lost:
         output.warn(f"{each.topic}-{each.partition}: {each.text}")
     for name in names:
@@ -125,13 +125,23 @@ def _is_paused(admin: api.Admin, mirror: str) -> bool:
     return admin.describe_config(resource_of(mirror))["state"].value == PAUSED
 
 
+def _groups(admin: api.Admin, mirror: str) -> str:
+    """The regular expression of the groups whose offsets are copied; empty if there are none."""
+    return admin.describe_config(resource_of(mirror))["groups"].value or ""
+
+
 def _unpromoted(admin: api.Admin, mirror: str, wanted: Sequence[str]) -> list[str]:
     """The topics to promote: the `wanted` ones, or all. Raises Failure for one that is not a copy of the mirror."""
     names = topics_in(admin, mirror, MIRRORING, STOPPING)
     if not names:
         raise Failure(f"mirror {mirror!r} has no topic to promote")
     for name in wanted:
-        check_exists(name, names, "topic to promote")
+        if name not in names:
+            problem = "was promoted before" if name in topics_in(admin, mirror, STOPPED) else "is not a copy"
+            raise Failure(
+                f"topic {name!r} {problem}, so that mirror {mirror!r} cannot promote it",
+                f"`ottla mirror status {mirror}` shows its copies.",
+            )
     return [name for name in names if not wanted or name in wanted]
 
 
@@ -140,23 +150,25 @@ def _copying(admin: api.Admin, mirror: str, names: Sequence[str]) -> list[str]:
     return [name for name in topics_in(admin, mirror, MIRRORING) if name in names]
 
 
-def _open(admin: api.Admin, mirror: str, names: list[str], deadline_s: float, *, is_planned: bool) -> list[Missing]:
+def _open(
+    output: Output, admin: api.Admin, mirror: str, names: list[str], *, deadline_s: float, is_planned: bool
+) -> list[Missing]:
     """Promote the topics; a planned promotion waits for the last records and offsets of groups before.
 
     Returns what an unplanned one has lost.
     """
     copying = _copying(admin, mirror, names)
     if is_planned:
-        _wait_for_last_records(admin, mirror, copying, deadline_s)
+        _wait_for_last_records(output, admin, mirror, copying, deadline_s)
     before = rows_of(admin, mirror, copying)
     move(admin, mirror, copying, STOPPING)
-    _wait_for_ends(admin, mirror, names, deadline_s, with_groups=is_planned)
+    _wait_for_ends(output, admin, mirror, names, deadline_s=deadline_s, with_groups=is_planned)
     after = rows_of(admin, mirror, names)
     move(admin, mirror, names, STOPPED)
     return [] if is_planned else missing(before, after)
 
 
-def _wait_for_last_records(admin: api.Admin, mirror: str, topics: list[str], deadline_s: float) -> None:
+def _wait_for_last_records(output: Output, admin: api.Admin, mirror: str, topics: list[str], deadline_s: float) -> None:
     """Wait until each partition has all records of an answer of the source that is younger than this call."""
     started_s, partitions = time.monotonic(), partitions_of(admin, topics)
 
@@ -164,15 +176,19 @@ def _wait_for_last_records(admin: api.Admin, mirror: str, topics: list[str], dea
         # Before the request: the ages in the reports do not grow on their way.
         passed_ms = int((time.monotonic() - started_s) * 1000)
         rows = rows_of(admin, mirror, topics)
-        return unreported(partitions, rows) + named(behind(rows, passed_ms))
+        return unreported(partitions, rows) + awaited(behind(rows, passed_ms))
 
-    wait_for_all(remaining, deadline_s, "the copy is not complete; stop the producers, or promote with --unplanned")
+    wait_for_all(
+        output, remaining, deadline_s, "the copy is not complete; stop the producers, or promote with --unplanned"
+    )
 
 
-def _wait_for_ends(admin: api.Admin, mirror: str, topics: list[str], deadline_s: float, *, with_groups: bool) -> None:
+def _wait_for_ends(
+    output: Output, admin: api.Admin, mirror: str, topics: list[str], *, deadline_s: float, with_groups: bool
+) -> None:
     """Wait until no partition has producers of the source, and until the last offsets of groups are copied."""
     started_s, partitions = time.monotonic(), partitions_of(admin, topics)
-    with_groups = with_groups and bool(admin.describe_config(resource_of(mirror))["groups"].value)
+    with_groups = with_groups and bool(_groups(admin, mirror))
 
     def remaining() -> list[str]:
         passed_ms = int((time.monotonic() - started_s) * 1000)
@@ -182,7 +198,9 @@ def _wait_for_ends(admin: api.Admin, mirror: str, topics: list[str], deadline_s:
         is_old = not 0 <= report.groups_age_ms <= passed_ms
         return [*names, "the offsets of groups"] if with_groups and is_old else names
 
-    wait_for_all(remaining, deadline_s, "the copy has not ended; repeat the command when every partition has a leader")
+    wait_for_all(
+        output, remaining, deadline_s, "the copy has not ended; repeat the command when every partition has a leader"
+    )
 
 
 # -- switch ------------------------------------------------------------------------------------------------------
@@ -221,7 +239,7 @@ def _switch(options: Options) -> int:
         wait_s = values.milliseconds(options.wait_for_producers) / 1000
         stopped_s = mirror_switch.wait_for_producers(source, list(keys.values()), wait_s)
     deadline_s = time.monotonic() + values.milliseconds(options.timeout) / 1000
-    _open(target, options.name, names, deadline_s, is_planned=True)
+    _open(output, target, options.name, names, deadline_s=deadline_s, is_planned=True)
     closed_ms = int((time.monotonic() - stopped_s) * 1000)
     late = mirror_switch.late_records(source, target, keys)
     servers = ",".join(f"{each.host}:{each.port}" for each in target.describe_cluster().brokers)
@@ -231,6 +249,11 @@ def _switch(options: Options) -> int:
     )
     for key, count in late.items():
         output.warn(f"{key}: {count} records reached the source after the end of the copy, and are not here")
+    if active := mirror_switch.active_groups(_groups(target, options.name), source.list_groups()):
+        output.warn(
+            f"groups that still have members at the source: {active}; offsets that they have committed there since the "
+            "end of the copy are not here, so that they read those records again"
+        )
     output.line(f"Start the clients with bootstrap.servers={servers}; groups continue at their committed offsets.")
     left = topics_in(target, options.name, MIRRORING, STOPPING)
     stop = f"{enumerated(left)}: still copied." if left else f"Then `ottla mirror stop {options.name}`."
@@ -245,7 +268,7 @@ def _checks(
     report = report_of(target, options.name)
     if options.topics:
         report = report._replace(topics={name: text for name, text in report.topics.items() if name in options.topics})
-    groups = target.describe_config(resource_of(options.name))["groups"].value or ""
+    groups = _groups(target, options.name)
     found = mirror_switch.check_copy(report, list(keys), options.max_lag)
     found += mirror_switch.check_groups(report, groups, source.list_groups())
     if options.verify > 0:

@@ -9,6 +9,7 @@ from typing import Any, cast
 import pytest
 
 from ottla.cli import mirror_parts, mirror_promote
+from ottla.common.failure import Failure
 from ottla.tools.admin.mirrors import MirrorReport
 
 STALL_S = 5.0
@@ -53,8 +54,23 @@ def test_report_that_was_on_the_way_for_long_does_not_count_as_newer_than_the_co
 ) -> None:
     """The source has answered before the command began, and may have got the last records since then."""
     broker = SlowBroker(monkeypatch)
-    admin = cast("Any", broker)
-    mirror_promote._wait_for_last_records(admin, "dr", ["orders"], math.inf)
+    admin, output = cast("Any", broker), cast("Any", SimpleNamespace(note=lambda _: None))
+    mirror_promote._wait_for_last_records(output, admin, "dr", ["orders"], math.inf)
     assert broker.asked == 2
-    mirror_promote._wait_for_ends(admin, "dr", ["orders"], math.inf, with_groups=True)
+    mirror_promote._wait_for_ends(output, admin, "dr", ["orders"], deadline_s=math.inf, with_groups=True)
     assert broker.asked == 4
+
+
+def test_wait_prints_at_intervals_what_remains(monkeypatch: pytest.MonkeyPatch) -> None:
+    now_s = 0.0
+
+    def sleep(duration_s: float) -> None:
+        nonlocal now_s
+        now_s += duration_s
+
+    monkeypatch.setattr(mirror_parts, "time", SimpleNamespace(monotonic=lambda: now_s, sleep=sleep))
+    notes: list[str] = []
+    output = cast("Any", SimpleNamespace(note=notes.append))
+    with pytest.raises(Failure, match=r"^orders-0 \(7 records behind\): the copy is not complete$"):
+        mirror_parts.wait_for_all(output, lambda: ["orders-0 (7 records behind)"], 16, "the copy is not complete")
+    assert notes == ["Waiting for orders-0 (7 records behind)."] * 3

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.tools.admin.mirrors import UNKNOWN, Missing, behind, losses, missing
+from ottla.tools.admin.mirrors import UNKNOWN, Missing, awaited, behind, losses, missing
 
 
 def test_partitions_with_missing_records_are_named_and_others_have_the_age_of_the_oldest_answer() -> None:
@@ -42,3 +42,12 @@ def test_planned_promotion_waits_until_the_last_records_are_committed() -> None:
     uncommitted = {**complete, "committed": 7}
     others = [{**complete, **changed} for changed in ({"lag": 1}, {"age_ms": 50}, {"age_ms": -1}, {"problem": "x"})]
     assert behind([complete, uncommitted, *others], 10) == [uncommitted, *others]
+
+
+def test_planned_promotion_names_what_it_waits_for() -> None:
+    rows = [
+        {"topic": "orders", "partition": 0, "lag": 7, "problem": ""},
+        {"topic": "orders", "partition": 1, "lag": 0, "problem": ""},
+        {"topic": "orders", "partition": 2, "lag": -1, "problem": "The source does not have the topic; its topic"},
+    ]
+    assert awaited(rows) == ["orders-0 (7 records behind)", "orders-1", "orders-2 (The source does not have the topic)"]

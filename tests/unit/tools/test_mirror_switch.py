@@ -17,6 +17,7 @@ from ottla.tools.admin.mirror_switch import (
     QUIET_S,
     WARNING,
     Check,
+    active_groups,
     check_copy,
     check_groups,
     late_records,
@@ -87,6 +88,7 @@ def test_groups_that_still_have_members_at_the_source_are_named() -> None:
     ]
     assert results(check_groups(report(groups_age_ms=-1), ".*", []))["groups"] == PROBLEM
     assert results(check_groups(report(), "", groups)) == {"groups": WARNING}
+    assert (active_groups("billing|idle", groups), active_groups("idle", groups)) == ("billing", "")
 
 
 class Source:

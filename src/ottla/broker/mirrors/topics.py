@@ -23,7 +23,7 @@ _OF_TOPIC: Final = 1
 _DESCRIBED_AT_ONCE: Final = 200
 _GONE: Final = (
     "The source does not have the topic any more, or its user has no right DESCRIBE on it, and the copy stays; promote "
-    "the copy, or exclude it with `ottla mirror alter --topics`, and delete it then"
+    "it with `ottla mirror promote --unplanned`, or exclude it with `ottla mirror alter --topics`, and delete it then"
 )
 
 

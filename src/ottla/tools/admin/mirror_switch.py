@@ -73,14 +73,17 @@ def check_groups(report: MirrorReport, pattern: str, groups: Iterable[GroupListi
     else:
         count = "" if report.groups_found < 0 else f" of groups ({report.groups_found})"
         found.append(Check("groups", OK, f"offsets{count} were copied {report.groups_age_ms / 1000:.1f} s ago"))
-    active = [
-        each.group_id
-        for each in groups
-        if re.fullmatch(pattern, each.group_id) and each.state not in (GroupState.EMPTY, GroupState.DEAD)
-    ]
-    if active:
-        found.append(Check("groups", WARNING, f"with members at the source, to be stopped: {_some(active)}"))
+    if active := active_groups(pattern, groups):
+        found.append(Check("groups", WARNING, f"with members at the source, to be stopped: {active}"))
     return found
+
+
+def active_groups(pattern: str, groups: Iterable[GroupListing]) -> str:
+    """The names of those groups of the source with members whose offsets are copied; empty if there are none."""
+    inactive = (GroupState.EMPTY, GroupState.DEAD)
+    return _some(
+        [each.group_id for each in groups if re.fullmatch(pattern, each.group_id) and each.state not in inactive]
+    )
 
 
 def check_last_records(

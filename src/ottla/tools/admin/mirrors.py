@@ -86,6 +86,17 @@ def named(rows: Iterable[Mapping[str, Any]]) -> list[str]:
     return [f"{row['topic']}-{row['partition']}" for row in rows]
 
 
+def awaited(rows: Iterable[Mapping[str, Any]]) -> list[str]:
+    """The names of partitions for whose last records a promotion waits, and why."""
+    return [f"{name}{_delay(row)}" for row in rows for name in named([row])]
+
+
+def _delay(row: Mapping[str, Any]) -> str:
+    if row["problem"]:
+        return f" ({row['problem'].partition('; ')[0]})"
+    return f" ({row['lag']} records behind)" if row["lag"] > 0 else ""
+
+
 def unreported(partitions: Iterable[tuple[str, int]], rows: Iterable[Mapping[str, Any]]) -> list[str]:
     """The names of partitions that no broker reports: they have no leader, or it has not followed yet."""
     seen = {(row["topic"], row["partition"]) for row in rows}
