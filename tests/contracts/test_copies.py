@@ -13,7 +13,7 @@ from ottla.clients.admin import ConfigResource
 from ottla.clients.errors import InvalidRecord, PolicyViolation
 from tests.cluster.processes import wait_until
 from tests.conftest import TEST_PROPERTIES
-from tests.mirrors import PARTITIONS, TOPIC, WAIT_S, mirror, values, wait_until_copied
+from tests.mirrors import PARTITIONS, TOPIC, WAIT_S, assert_equal, mirror, values, wait_until_copied
 from tests.ottla_process import ForkedOttla, OttlaProcess
 
 from .registry import HttpRegistry
@@ -62,10 +62,16 @@ def test_copy_is_not_checked_and_producers_are_after_the_promotion(
         mirror(source.bootstrap, target.bootstrap)
         wait_until(lambda: TOPIC in {each.name for each in admin.list_topics()}, WAIT_S)
         assert validation_of(admin) == "true"
-        send(source, first)
+        diverted = {"ottla.schema.validation.mode": "dlq", "ottla.schema.validation.dlq.topic": "bad"}
+        with Admin(bootstrap_servers=source.bootstrap) as of_source:
+            of_source.create_topic("bad", partitions=1)
+            of_source.alter_config(ConfigResource.topic(TOPIC), diverted)
+            send(source, b"to the dead letters", first)
+            of_source.alter_config(ConfigResource.topic(TOPIC), dict.fromkeys(diverted))
         asked = len(registry.asked)
         wait_until_copied(source.bootstrap, target.bootstrap)
         assert values(target.bootstrap) == [b"plain", first]
+        assert_equal(source.data, target.data)
         for each in (second, b"plain"):
             with pytest.raises(PolicyViolation, match="mirror dr"):
                 send(target, each)

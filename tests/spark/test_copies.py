@@ -1,4 +1,7 @@
-"""Spark on the target of a mirror: reads of the copy go on over its promotion, and writes name the mirror."""
+"""Spark on the target of a mirror: a stream of the source goes on with the copy and over its promotion.
+
+Writes to the copy fail with an error that names the mirror.
+"""
 
 from __future__ import annotations
 
@@ -43,28 +46,34 @@ def clusters(tmp_path: Path) -> Iterator[tuple[OttlaProcess, OttlaProcess]]:
         target.assert_no_traceback()
 
 
+def options(cluster: OttlaProcess) -> dict[str, str]:
+    return {"kafka.bootstrap.servers": cluster.bootstrap, "subscribe": TOPIC, "startingOffsets": "earliest"}
+
+
 class Reads:
     """A stream with a checkpoint. `batches` has the values of each micro-batch."""
 
-    def __init__(self, spark: SparkSession, target: OttlaProcess, checkpoint: Path) -> None:
+    def __init__(self, spark: SparkSession, checkpoint: Path) -> None:
         self._spark = spark
         self._checkpoint = str(checkpoint)
-        self.options = {"kafka.bootstrap.servers": target.bootstrap, "subscribe": TOPIC, "startingOffsets": "earliest"}
         self.batches: list[list[int]] = []
 
-    def run(self) -> None:
-        """Process the available records."""
+    def rows(self, cluster: OttlaProcess) -> DataFrame:
+        """The topic in a cluster, as a stream."""
+        return self._spark.readStream.format("ottla").options(**options(cluster)).load()
+
+    def run(self, cluster: OttlaProcess) -> None:
+        """Process the available records of a cluster."""
 
         def keep(frame: DataFrame, _: int) -> None:
             self.batches.append(sorted(int(row.value) for row in frame.select("value").collect()))
 
-        rows = self._spark.readStream.format("ottla").options(**self.options).load()
-        writes = rows.writeStream.foreachBatch(keep).option("checkpointLocation", self._checkpoint)
+        writes = self.rows(cluster).writeStream.foreachBatch(keep).option("checkpointLocation", self._checkpoint)
         assert writes.trigger(availableNow=True).start().awaitTermination(WAIT_S)
 
-    def batch(self) -> list[int]:
-        """The values that a batch reads."""
-        rows: Any = self._spark.read.format("ottla").options(**self.options).load().select("value").collect()
+    def batch(self, cluster: OttlaProcess) -> list[int]:
+        """The values that a batch reads from a cluster."""
+        rows: Any = self._spark.read.format("ottla").options(**options(cluster)).load().select("value").collect()
         return sorted(int(row.value) for row in rows)
 
 
@@ -72,12 +81,12 @@ def test_spark_reads_a_copy_over_its_promotion_and_writes_after_it(
     spark: SparkSession, clusters: tuple[OttlaProcess, OttlaProcess], tmp_path: Path
 ) -> None:
     source, target = clusters
-    reads = Reads(spark, target, tmp_path / "checkpoint")
-    assert reads.batch() == list(range(10))
-    reads.run()
+    reads = Reads(spark, tmp_path / "checkpoint")
+    assert reads.batch(target) == list(range(10))
+    reads.run(source)
     produce(source.bootstrap, 10, 4)
     wait_until_copied(source.bootstrap, target.bootstrap)
-    reads.run()
+    reads.run(target)
     assert reads.batches == [list(range(10)), list(range(10, 14))]
 
     frame = spark.range(14, 20, 1, 2).selectExpr("cast(id as string) value", "cast(id % 2 as int) partition")
@@ -88,8 +97,7 @@ def test_spark_reads_a_copy_over_its_promotion_and_writes_after_it(
 
     def write_stream() -> None:
         """Write each record of the copy, plus 100, in transactions."""
-        rows = spark.readStream.format("ottla").options(**reads.options).load()
-        changed = rows.selectExpr("cast(cast(cast(value as string) as int) + 100 as string) value")
+        changed = reads.rows(target).selectExpr("cast(cast(cast(value as string) as int) + 100 as string) value")
         writes = changed.writeStream.format("ottla").options(**sink, exactlyOnce="true")
         writes = writes.option("checkpointLocation", str(tmp_path / "writes"))
         assert writes.trigger(availableNow=True).start().awaitTermination(WAIT_S)
@@ -102,6 +110,6 @@ def test_spark_reads_a_copy_over_its_promotion_and_writes_after_it(
     assert main(["mirror", "promote", "dr", "--yes", "-b", target.bootstrap]) == 0
     write_stream()
     write()
-    reads.run()
+    reads.run(target)
     assert [each for each in reads.batches[2:] if each] == [[*range(14, 20), *range(100, 114)]]
-    assert reads.batch() == [*range(20), *range(100, 114)]
+    assert reads.batch(target) == [*range(20), *range(100, 114)]

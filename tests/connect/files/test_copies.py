@@ -100,7 +100,7 @@ def test_worker_moves_to_the_target_with_its_topics(
 ) -> None:
     """The name of the group lets the mirror copy its topics."""
     source, target = clusters
-    lines = tmp_path / "in"
+    lines, out = tmp_path / "in", tmp_path / "out"
     lines.mkdir()
     settings = ("--group", f"{TOPIC}-etl", "--listen", "127.0.0.1:0", "-X", "offset.flush.interval.ms=200")
 
@@ -110,7 +110,8 @@ def test_worker_moves_to_the_target_with_its_topics(
     write(100)
     with WorkerProcess(tmp_path / "first", "serve", "-b", source.bootstrap, *settings) as worker:
         create(worker, "in", connector_class="files", path=str(lines), format="jsonl", topic=TOPIC)
-        wait_until(lambda: len(ids(source)) == 200, WAIT_S, what=worker.log)
+        create(worker, "out", connector_class="files-sink", topics=TOPIC, path=str(out), rotate_interval_ms="1")
+        wait_for_rows(out, 200, worker)
         assert worker.stop() == 0
     second = WorkerProcess(tmp_path / "second", "serve", "-b", target.bootstrap, *settings)
     with Admin(bootstrap_servers=target.bootstrap) as admin:
@@ -118,12 +119,19 @@ def test_worker_moves_to_the_target_with_its_topics(
     with pytest.raises(AssertionError, match="is read-only: mirror dr copies it from another cluster"), second:
         pass
     assert main(["mirror", "promote", "dr", "--yes", "-b", target.bootstrap]) == 0
+    assert committed(target) == committed(source) != {}
     write(200)
     with second:
-        wait_until(lambda: len(ids(target)) >= 300, WAIT_S, what=second.log)
-        assert task(second, "in")["state"] == "RUNNING"
+        wait_for_rows(out, 300, second)
+        assert task(second, "in")["state"] == task(second, "out")["state"] == "RUNNING"
         assert second.stop() == 0
-    assert sorted(ids(target)) == list(range(300))
+    assert sorted(ids(target)) == rows(out) == list(range(300))
+
+
+def committed(cluster: OttlaProcess) -> dict[TopicPartition, int]:
+    """The offsets of the sink's group."""
+    with Admin(bootstrap_servers=cluster.bootstrap) as admin:
+        return {key: each.offset for key, each in admin.list_group_offsets("connect-out").items()}
 
 
 def ids(cluster: OttlaProcess) -> list[int]:
