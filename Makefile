@@ -85,7 +85,7 @@ corpus: dev-environment peers ## Record again what real clients send, for the fu
 bench: dev-environment peers ## Race stock Kafka, 15 minutes, for the table in docs/performance.md; or some: make bench RACE=produce-1k
 	@$(BIN)/python -m benchmarks $(or $(strip $(RACE) $(OPTIONS)),--json benchmarks/last.json --docs)
 
-peers: dev-environment ## Fetch what the tests talk to: stock Apache Kafka, Kafka Streams and Spark's connector (Maven), kcat (Debian), kafkajs (npm), franz-go (Go), Confluent's clients (PyPI)
+peers: dev-environment ## Fetch what the tests talk to: stock Apache Kafka, Kafka Streams and Spark's connector (Maven), kcat (Debian), kafkajs (npm), franz-go and sarama (Go), Confluent's clients (PyPI)
 	@$(BIN)/python -m tests.peers fetch
 
 spark-versions: dev-environment ## Test the adapter to private API of Spark with each supported pyspark, in environments of their own

@@ -38,6 +38,7 @@ from .cache import (
     KAFKA,
     KAFKAJS,
     MYSQL,
+    SARAMA,
     STREAMS,
     STREAMS_PROGRAMS,
     in_ci,
@@ -238,16 +239,26 @@ def fetch_kafkajs() -> None:
 
 def fetch_franz() -> None:
     """A program with franz-go, by Go."""
-    home = HERE / "franz"
+    build_go(FRANZ)
+
+
+def fetch_sarama() -> None:
+    """A program with sarama, by Go."""
+    build_go(SARAMA)
+
+
+def build_go(target: Path) -> None:
+    """Build the program in Go of the same name, if its source is newer."""
+    home = HERE / target.name
 
     def fetch(folder: Path) -> None:
-        run(["go", "build", "-o", str(folder / "franz"), "."], cwd=home)
+        run(["go", "build", "-o", str(folder / target.name), "."], cwd=home)
 
-    binary = FRANZ / "franz"
+    binary = target / target.name
     newest = max(source.stat().st_mtime for source in home.glob("*.go"))
     if binary.exists() and binary.stat().st_mtime < newest:
-        (FRANZ / ".complete").unlink(missing_ok=True)
-    fetch_into(FRANZ, home / "main.go", ("go",), fetch)
+        (target / ".complete").unlink(missing_ok=True)
+    fetch_into(target, home / "main.go", ("go",), fetch)
 
 
 def fetch_kcat() -> None:
@@ -304,6 +315,7 @@ def fetch_all() -> int:
         "Chromium": fetch_chromium,
         "kafkajs": fetch_kafkajs,
         "franz-go": fetch_franz,
+        "sarama": fetch_sarama,
         "kcat": fetch_kcat,
     }
     for name, fetch in peers.items():

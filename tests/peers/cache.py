@@ -15,6 +15,7 @@ CACHE = Path(os.environ.get("OTTLA_PEERS") or Path.home() / ".cache" / "ottla-pe
 KAFKA = CACHE / "kafka"
 KAFKAJS = CACHE / "kafkajs"
 FRANZ = CACHE / "franz"
+SARAMA = CACHE / "sarama"
 CONNECTOR = CACHE / "spark-kafka"
 STREAMS = CACHE / "kafka-streams"
 STREAMS_PROGRAMS = STREAMS / "programs.jar"
@@ -96,8 +97,8 @@ def missing_for_node() -> str | None:
     return None
 
 
-def missing_for_go() -> str | None:
-    """Return the reason why franz-go cannot run, as a sentence, or None."""
-    if not (FRANZ / ".complete").exists():
-        return f"no franz-go in {FRANZ}: install Go 1.21 or newer, and run `make peers`"
+def missing_for_go(program: Path = FRANZ) -> str | None:
+    """Return the reason why a program in Go cannot run, as a sentence, or None."""
+    if not (program / ".complete").exists():
+        return f"no {program.name} in {program}: install Go 1.26 or newer, and run `make peers`"
     return None
