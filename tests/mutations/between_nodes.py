@@ -8,6 +8,7 @@ PEERS = "tests/unit/cluster/test_peer_security.py"
 COMMANDS = "tests/unit/cli/test_security.py"
 TOKENS = "tests/unit/clients/test_security_settings.py"
 LAUNCH = "tests/unit/launch/test_settings.py"
+BROKEN = "tests/unit/network/test_broken_http.py"
 START = "tests/cluster/test_quick_start.py"
 SECRETS = "tests/cluster/test_secrets.py"
 LEAKS = f"{SECRETS}::test_node_shows_no_secret_whatever_clients_do"
@@ -15,25 +16,39 @@ SPARK = "tests/unit/spark/test_secrets.py::test_no_repr_shows_a_secret"
 
 ROWS: tuple[Row, ...] = (
     (
+        "A token endpoint whose response ends early has not refused the client",
+        "network/oauth.py",
+        "read_body(response, LARGEST_ANSWER_BYTES)",
+        "response.read(LARGEST_ANSWER_BYTES)",
+        (f"{BROKEN}::test_connection_that_breaks[token_endpoint-cut within the body-plain]",),
+    ),
+    (
+        "A connector repeats a request whose response it cannot decode",
+        "connect/connectors/http/client.py",
+        "(httpx.TransportError, httpx.DecodingError)",
+        "httpx.TransportError",
+        (f"{BROKEN}::test_response_that_a_connector_cannot_decode_is_retried",),
+    ),
+    (
         "A key set whose download breaks is retrieved again",
         "broker/jwks.py",
         "    except http.client.HTTPException as error:",
         "    except ZeroDivisionError as error:",
-        ("tests/unit/network/test_broken_http.py::test_connection_that_breaks[key_set-not HTTP-plain]",),
+        (f"{BROKEN}::test_connection_that_breaks[key_set-not HTTP-plain]",),
     ),
     (
         "A token endpoint that does not send HTTP is an error that a retry may solve",
         "network/oauth.py",
         "    except (OSError, http.client.HTTPException) as error:",
         "    except OSError as error:",
-        ("tests/unit/network/test_broken_http.py::test_connection_that_breaks[token_endpoint-not HTTP-plain]",),
+        (f"{BROKEN}::test_connection_that_breaks[token_endpoint-not HTTP-plain]",),
     ),
     (
         "A response that ends early is not taken for a whole one",
         "common/http_body.py",
         "    if response.length and len(data) < most_bytes:",
         "    if False:",
-        ("tests/unit/network/test_broken_http.py::test_connection_that_breaks[top_command-cut within the body-tls]",),
+        (f"{BROKEN}::test_connection_that_breaks[top_command-cut within the body-tls]",),
     ),
     (
         "A voter that is denied the right asks less and less often",

@@ -188,8 +188,21 @@ def test_certificate_that_the_server_does_not_accept(
 def test_connection_that_breaks(
     certificates: Certificates, identity: Identity, client: Client, what: str, with_tls: bool
 ) -> None:
-    with BrokenServer(BREAKS[what], certificates if with_tls else None) as server, pytest.raises(CLIENTS[client]):
+    with (
+        BrokenServer(BREAKS[what], certificates if with_tls else None) as server,
+        pytest.raises(CLIENTS[client]) as raised,
+    ):
         client(server.url, identity)
+    # Clients of Kafka do not retry after a refusal.
+    assert not isinstance(raised.value, AuthenticationRefused)
+
+
+def test_response_that_a_connector_cannot_decode_is_retried(identity: Identity) -> None:
+    def garble(connection: socket.socket) -> None:
+        connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 4\r\n\r\nabcd")
+
+    with BrokenServer(garble) as server, pytest.raises(RetriableError, match="DecodingError"):
+        http_connector(server.url, identity)
 
 
 def test_refusal_of_a_token_endpoint_counts_even_if_the_connection_breaks(identity: Identity) -> None:

@@ -65,12 +65,12 @@ def without_credentials(url: str) -> str:
 
 
 def send(client: httpx.Client, method: str, url: str, **more: Any) -> httpx.Response:
-    """Send a request. Raises RetriableError if there is no response."""
+    """Send a request. Raises RetriableError if there is no response, or none that can be decoded."""
     import httpx  # noqa: PLC0415
 
     try:
         return client.request(method, url, **more)
-    except httpx.TransportError as error:
+    except (httpx.TransportError, httpx.DecodingError) as error:
         raise RetriableError(f"{method} {place(url)} failed: {type(error).__name__}: {error}") from error
     except httpx.InvalidURL as error:
         raise ConnectError(f"{place(url)} is not a valid URL: {error}") from error
