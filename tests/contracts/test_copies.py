@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -54,7 +55,7 @@ def validation_of(admin: Admin) -> object:
 
 
 def test_copy_is_not_checked_and_producers_are_after_the_promotion(
-    clusters: tuple[OttlaProcess, OttlaProcess], registry: HttpRegistry
+    clusters: tuple[OttlaProcess, OttlaProcess], registry: HttpRegistry, capsys: pytest.CaptureFixture[str]
 ) -> None:
     source, target = clusters
     first, second = valid(registry, 1), valid(registry, 2)
@@ -77,7 +78,9 @@ def test_copy_is_not_checked_and_producers_are_after_the_promotion(
                 send(target, each)
         # Neither the copy nor the refusals need the registry.
         assert len(registry.asked) == asked
-        assert main(["mirror", "promote", "dr", "--yes", "-b", target.bootstrap]) == 0
+        assert main(["mirror", "switch", "dr", "--yes", "--json", "-b", target.bootstrap]) == 0
+        checks = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+        assert [each["result"] for each in checks if each.get("check") == "schemas"] == ["ok"]
         with pytest.raises(InvalidRecord, match="does not begin with a zero byte"):
             send(target, b"plain")
         send(target, second)

@@ -30,6 +30,13 @@ SITES = "tests/chaos/test_mirror_sites.py"
 
 ROWS: tuple[Row, ...] = (
     (
+        "`mirror switch` does not move topics whose schemas the brokers cannot check",
+        "tools/admin/mirror_switch.py",
+        "    if without:\n",
+        "    if False:\n",
+        (f"{SWITCH}::test_target_must_be_able_to_check_the_schemas_of_its_topics",),
+    ),
+    (
         "the report about many partitions of a mirror fits the strings of the protocol",
         "broker/handlers/describe_configs.py",
         "_PART: Final = 32_000\n",

@@ -271,6 +271,7 @@ def _checks(
     groups = _groups(target, options.name)
     found = mirror_switch.check_copy(report, list(keys), options.max_lag)
     found += mirror_switch.check_groups(report, groups, source.list_groups())
+    found += mirror_switch.check_schemas(target, sorted({key.topic for key in keys}))
     if options.verify > 0:
         found.append(mirror_switch.check_last_records(source, target, keys, options.verify))
     return found

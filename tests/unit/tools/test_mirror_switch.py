@@ -8,7 +8,8 @@ from typing import Any, cast
 
 import pytest
 
-from ottla.clients.admin import Admin, EpochEnd, GroupListing, GroupState, GroupType, OffsetAt
+from ottla.clients.admin import Admin, EpochEnd, GroupListing, GroupState, GroupType, OffsetAt, PartialFailure
+from ottla.clients.errors import NotAuthorized
 from ottla.common.failure import Failure
 from ottla.common.ids import TopicPartition
 from ottla.tools.admin.mirror_switch import (
@@ -20,6 +21,7 @@ from ottla.tools.admin.mirror_switch import (
     active_groups,
     check_copy,
     check_groups,
+    check_schemas,
     late_records,
     wait_for_producers,
 )
@@ -66,6 +68,67 @@ def test_source_and_topics_with_problems_are_named_and_losses_are_warnings() -> 
     found = check_copy(report(row(A, truncated=3), problem="refused", topics={"payments": "gone"}), [A], 10)
     assert results(found) == {"source": PROBLEM, "topics": PROBLEM, "lag": OK, "truncated": WARNING}
     assert "payments: gone" in [each.text for each in found]
+
+
+def validating(
+    topics: Mapping[str, Mapping[str, str]], registries: Mapping[int, str], others: Mapping[str, str]
+) -> Any:
+    """A cluster: the settings of topics, the registry of each broker, and the states of other topics."""
+    states = {name: {"ottla.mirror": "dr", "ottla.mirror.state": state} for name, state in others.items()}
+    known: dict[str, Mapping[str, str]] = {**states, **topics}
+    known |= {str(node): {"confluent.schema.registry.url": url} for node, url in registries.items()}
+
+    def describe(resources: Iterable[Any], names: Iterable[str]) -> dict[Any, dict[str, Any]]:
+        return {each: {name: SimpleNamespace(value=known[each.name].get(name)) for name in names} for each in resources}
+
+    return SimpleNamespace(
+        describe_configs=describe,
+        describe_cluster=lambda: SimpleNamespace(brokers=[SimpleNamespace(node_id=node) for node in registries]),
+        list_topics=lambda: [SimpleNamespace(name=name) for name in (*topics, *others)],
+    )
+
+
+CHECKED = {"confluent.value.schema.validation": "true"}
+DLQ = {**CHECKED, "ottla.schema.validation.mode": "dlq", "ottla.schema.validation.dlq.topic": "bad"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "registries", "others", "result", "text"),
+    [
+        ({}, {1: ""}, {}, None, ""),
+        (CHECKED, {1: "http://r"}, {}, OK, "orders"),
+        (CHECKED, {1: "http://r", 2: ""}, {}, PROBLEM, "on 2, which would refuse all records of orders"),
+        ({**CHECKED, "ottla.schema.validation.mode": "warn"}, {1: ""}, {}, None, ""),
+        (DLQ, {1: "http://r"}, {}, WARNING, "bad"),
+        (DLQ, {1: "http://r"}, {"bad": "MIRRORING"}, WARNING, "bad"),
+        (DLQ, {1: "http://r"}, {"bad": "STOPPED"}, OK, "orders"),
+        (DLQ, {1: "http://r"}, {"bad": ""}, OK, "orders"),
+    ],
+)
+def test_target_must_be_able_to_check_the_schemas_of_its_topics(
+    settings: Mapping[str, str], registries: Mapping[int, str], others: Mapping[str, str], result: str | None, text: str
+) -> None:
+    found = check_schemas(validating({"orders": settings}, registries, others), ["orders"])
+    assert [each.result for each in found] == ([] if result is None else [result])
+    assert all(text in each.text for each in found)
+
+
+def test_registry_of_brokers_that_the_user_may_not_see_is_a_warning() -> None:
+    cluster = validating({"orders": CHECKED}, {1: "http://r"}, {})
+    described = cluster.describe_configs
+
+    def describe(resources: list[Any], names: list[str]) -> dict[Any, dict[str, Any]]:
+        if resources[0].name == "1":
+            raise PartialFailure.of({resources[0]: NotAuthorized("not authorized")}, {})
+        return cast("dict[Any, dict[str, Any]]", described(resources, names))
+
+    cluster.describe_configs = describe
+    assert results(check_schemas(cluster, ["orders"])) == {"schemas": WARNING}
+
+
+def test_topic_for_dead_letters_may_be_promoted_together() -> None:
+    topics = {"orders": DLQ, "bad": {"ottla.mirror": "dr", "ottla.mirror.state": "MIRRORING"}}
+    assert results(check_schemas(validating(topics, {1: "http://r"}, {}), ["bad", "orders"])) == {"schemas": OK}
 
 
 def test_number_of_copied_groups_is_named_and_none_is_a_warning() -> None:

@@ -7,11 +7,13 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from ottla.clients.admin import Admin, GroupListing, GroupState, OffsetSpec
+from ottla.clients.admin import Admin, ConfigResource, GroupListing, GroupState, OffsetSpec
 from ottla.common.failure import Failure
 from ottla.common.ids import TopicPartition
 from ottla.tools.admin.mirror_verification import Side, comparison, ranges_of
 from ottla.tools.admin.mirrors import STALE_MS, UNKNOWN, MirrorReport, named, unreported
+from ottla.tools.admin.outcomes import outcomes
+from ottla.tools.admin.topic_facts import copied_topics
 
 OK: Final = "ok"
 WARNING: Final = "warning"
@@ -19,6 +21,10 @@ PROBLEM: Final = "problem"
 QUIET_S: Final = 2.0
 """How long no end offset of the source moves when its producers have stopped."""
 _POLL_S: Final = 0.2
+_VALIDATION: Final = ("confluent.key.schema.validation", "confluent.value.schema.validation")
+MODE: Final = "ottla.schema.validation.mode"
+LETTERS: Final = "ottla.schema.validation.dlq.topic"
+REGISTRY: Final = "confluent.schema.registry.url"
 _MOST_NAMES: Final = 5
 
 
@@ -84,6 +90,40 @@ def active_groups(pattern: str, groups: Iterable[GroupListing]) -> str:
     return _some(
         [each.group_id for each in groups if re.fullmatch(pattern, each.group_id) and each.state not in inactive]
     )
+
+
+def check_schemas(target: Admin, topics: Sequence[str]) -> list[Check]:
+    """Whether the target can check the records of those topics that have schema validation.
+
+    The settings are copied, but neither the registry of the brokers nor always the topic for dead letters.
+    """
+    found = target.describe_configs(
+        [ConfigResource.topic(name) for name in topics], names=[*_VALIDATION, MODE, LETTERS]
+    )
+    settings = {resource.name: {name: entry.value for name, entry in own.items()} for resource, own in found.items()}
+    validated = [
+        name
+        for name, own in settings.items()
+        if "true" in [own.get(each) for each in _VALIDATION] and own.get(MODE) != "warn"
+    ]
+    if not validated:
+        return []
+    nodes = [ConfigResource.broker(each.node_id) for each in target.describe_cluster().brokers]
+    described, errors = outcomes(target.describe_configs, nodes, names=[REGISTRY])
+    if errors:
+        why = next(iter(errors.values()))
+        return [Check("schemas", WARNING, f"the registry of the brokers for {_some(validated)} is unknown: {why}")]
+    without = [node.name for node in nodes if not (REGISTRY in described[node] and described[node][REGISTRY].value)]
+    if without:
+        text = f"{REGISTRY} is not set on {_some(without)}, which would refuse all records of {_some(validated)}"
+        return [Check("schemas", PROBLEM, f"brokers: {text}")]
+    letters = {str(settings[name].get(LETTERS)) for name in validated if settings[name].get(MODE) == "dlq"}
+    missing = letters - {each.name for each in target.list_topics()}
+    unwritable = sorted(missing | copied_topics(target, letters - missing).keys() - {*topics})
+    if unwritable:
+        text = f"topics for dead letters that do not exist, or are copies: {_some(unwritable)}"
+        return [Check("schemas", WARNING, f"{text}; batches with invalid records will be refused")]
+    return [Check("schemas", OK, f"the brokers have a registry for {_some(validated)}")]
 
 
 def check_last_records(
