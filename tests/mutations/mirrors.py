@@ -30,6 +30,13 @@ SITES = "tests/chaos/test_mirror_sites.py"
 
 ROWS: tuple[Row, ...] = (
     (
+        "a promotion ends when the leaders accept the records of clients",
+        "cli/mirror_promote.py",
+        "    _wait_until_open(output, admin, mirror, names, deadline_s)\n",
+        "",
+        (f"{WAITS}::test_promotion_ends_when_the_leaders_accept_records",),
+    ),
+    (
         "`mirror switch` does not move topics whose schemas the brokers cannot check",
         "tools/admin/mirror_switch.py",
         "    if without:\n",

@@ -22,6 +22,7 @@ from ottla.cli.mirror_parts import (
 from ottla.cli.names import confirm, enumerated
 from ottla.cli.output import Column, Output
 from ottla.clients import admin as api
+from ottla.clients.errors import ClientError
 from ottla.common import units
 from ottla.common.failure import Failure
 from ottla.common.ids import TopicPartition
@@ -165,7 +166,22 @@ def _open(
     _wait_for_ends(output, admin, mirror, names, deadline_s=deadline_s, with_groups=is_planned)
     after = rows_of(admin, mirror, names)
     move(admin, mirror, names, STOPPED)
+    _wait_until_open(output, admin, mirror, names, deadline_s)
     return [] if is_planned else missing(before, after)
+
+
+def _wait_until_open(output: Output, admin: api.Admin, mirror: str, topics: list[str], deadline_s: float) -> None:
+    """Wait until the leaders know that clients may write: they refuse records until then, and clients do not retry."""
+
+    def remaining() -> list[str]:
+        try:
+            rows = rows_of(admin, mirror, topics)
+        except ClientError as error:
+            output.warn(f"not all leaders may accept records yet, since a broker does not answer: {error}")
+            return []
+        return [f"{row['topic']}-{row['partition']}" for row in rows if row["state"] == STOPPING]
+
+    wait_for_all(output, remaining, deadline_s, "promoted, but the leaders do not accept records yet")
 
 
 def _wait_for_last_records(output: Output, admin: api.Admin, mirror: str, topics: list[str], deadline_s: float) -> None:

@@ -9,6 +9,7 @@ from typing import Any, cast
 import pytest
 
 from ottla.cli import mirror_parts, mirror_promote
+from ottla.clients.errors import BrokerUnavailable
 from ottla.common.failure import Failure
 from ottla.tools.admin.mirrors import MirrorReport
 
@@ -59,6 +60,32 @@ def test_report_that_was_on_the_way_for_long_does_not_count_as_newer_than_the_co
     assert broker.asked == 2
     mirror_promote._wait_for_ends(output, admin, "dr", ["orders"], deadline_s=math.inf, with_groups=True)
     assert broker.asked == 4
+
+
+def test_promotion_ends_when_the_leaders_accept_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The controller has decided earlier; clients do not retry what a leader refuses until it has learned it."""
+    moved: list[str] = []
+    late = [[{**ROW, "state": "STOPPING", "partition": index}] for index in (1, 0)]
+    monkeypatch.setattr(mirror_parts, "time", SimpleNamespace(monotonic=lambda: 0.0, sleep=lambda _: None))
+    monkeypatch.setattr(mirror_promote, "_copying", lambda *_: ["orders"])
+    monkeypatch.setattr(mirror_promote, "_wait_for_ends", lambda *_, **__: None)
+    monkeypatch.setattr(mirror_promote, "move", lambda _, __, ___, state: moved.append(state))
+    monkeypatch.setattr(mirror_promote, "rows_of", lambda *_: late.pop() if moved[-1:] == ["STOPPED"] and late else [])
+    output, admin = cast("Any", SimpleNamespace(note=lambda _: None)), cast("Any", None)
+    mirror_promote._open(output, admin, "dr", ["orders"], deadline_s=1.0, is_planned=False)
+    assert (moved, late) == (["STOPPING", "STOPPED"], [])
+
+
+def test_promotion_is_not_an_error_if_a_broker_does_not_answer_afterwards(monkeypatch: pytest.MonkeyPatch) -> None:
+    warnings: list[str] = []
+
+    def fail(*_: object) -> list[dict[str, Any]]:
+        raise BrokerUnavailable("broker 2")
+
+    monkeypatch.setattr(mirror_promote, "rows_of", fail)
+    output = cast("Any", SimpleNamespace(warn=warnings.append))
+    mirror_promote._wait_until_open(output, cast("Any", None), "dr", ["orders"], math.inf)
+    assert ["broker 2" in each for each in warnings] == [True]
 
 
 def test_wait_prints_at_intervals_what_remains(monkeypatch: pytest.MonkeyPatch) -> None:
