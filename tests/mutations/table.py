@@ -4241,6 +4241,13 @@ STREAMS = (
 
 PLUGIN = (
     Mutation(
+        "brokers of tests keep old records",
+        "testing/running.py",
+        '    "log.retention.hours": "-1",\n',
+        "",
+        ("tests/testing/test_fixture.py::test_records_of_any_age_stay_unless_their_topic_has_a_retention_time",),
+    ),
+    Mutation(
         "no process gets the port of a test's broker that was killed",
         "testing/ports.py",
         'reserved.bind(("0.0.0.0", 0))',

@@ -43,7 +43,8 @@ class CliScenario:
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        self._broker = ThreadBroker(directory=str(directory / "broker"))
+        # The default of Kafka, which commands show: brokers of tests keep all records.
+        self._broker = ThreadBroker({"log.retention.hours": 168}, directory=str(directory / "broker"))
         self._broker.start()
         self._written = 0
         self._producers: list[Producer] = []

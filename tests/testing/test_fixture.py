@@ -278,6 +278,15 @@ def test_a_start_that_fails_says_why() -> None:
         beside.close()
 
 
+def test_records_of_any_age_stay_unless_their_topic_has_a_retention_time(ottla: Ottla) -> None:
+    old, brief = ottla.topic(), ottla.topic(retention_ms=1000)
+    for topic in (old, brief):
+        ottla.produce(topic, "x", timestamp=1_000)
+    ottla.clock.advance(minutes=10)  # to the next check of retention
+    ottla.wait_until(lambda: not ottla.records(brief))
+    assert len(ottla.records(old)) == 1
+
+
 def test_the_clock_moves_for_retention_and_timestamps(ottla: Ottla) -> None:
     topic = ottla.topic(retention_ms=3_600_000)
     ottla.produce(topic, "old")

@@ -119,7 +119,8 @@ class OttlaCluster:
     def __init__(self, brokers: int = 3, properties: Mapping[str, object] | None = None) -> None:
         """`properties` are settings of every broker. The cluster does not run before `start_all`."""
         self._directory = Path(tempfile.mkdtemp(prefix="ottla-test-"))
-        given = {name: str(value) for name, value in (properties or {}).items()}
+        # Records of tests often have fixed, old timestamps.
+        given = {"log.retention.hours": "-1"} | {name: str(value) for name, value in (properties or {}).items()}
         self._reserved = [ReservedPort() for _ in range(brokers + CONTROLLERS)]
         ports = [each.number for each in self._reserved]
         self.brokers: dict[int, ClusterBroker] = {}

@@ -25,8 +25,10 @@ from ottla.testing.ports import ReservedPort
 
 R = TypeVar("R")
 LONGEST_PAUSE_S = 60.0
+# Records of tests often have fixed, old timestamps: retention would delete them in the middle of a session.
 # One partition for groups: creating fifty logs takes longer than most tests.
 DEFAULTS = {
+    "log.retention.hours": "-1",
     "group.initial.rebalance.delay.ms": "0",
     "offsets.topic.num.partitions": "1",
     "log.segment.delete.delay.ms": "0",
