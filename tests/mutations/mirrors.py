@@ -217,6 +217,13 @@ ROWS: tuple[Row, ...] = (
         (f"{FETCHERS}::test_answer_that_was_on_the_way_for_long_shows_nothing_of_the_time_since_its_request",),
     ),
     (
+        "the end of the source is looked up though its leader does not name a partition without a change",
+        "partitions/replication/fetcher.py",
+        "            self._look_up_ends()\n",
+        "            pass\n",
+        (f"{FETCHERS}::test_end_is_looked_up_though_the_leader_names_no_partition_without_a_change",),
+    ),
+    (
         "the end of a new leader of the source is looked up",
         "partitions/replication/fetcher.py",
         "            self._look_up(key, followed, LATEST)\n            return\n",

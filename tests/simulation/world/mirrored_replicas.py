@@ -35,7 +35,7 @@ from ottla.metadata.mirrors import (
 )
 from ottla.partitions.partition import Partition
 from ottla.partitions.promotion import forget_producers
-from ottla.partitions.replication.fetcher import FetcherContext
+from ottla.partitions.replication.context import FetcherContext
 from ottla.partitions.replication.fetchers import ReplicaFetchers
 from ottla.partitions.replication.mirrored import UNKNOWN, MirroredPartition, MirrorPorts
 from ottla.protocol import metadata_records as m

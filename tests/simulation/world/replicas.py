@@ -31,8 +31,8 @@ from ottla.partitions.fetch_session import FetchSessionCache
 from ottla.partitions.partition import Partition
 from ottla.partitions.partitions import Partitions, PartitionsPorts
 from ottla.partitions.replication.alter_partitions import AlterPartitions
+from ottla.partitions.replication.context import FetcherContext
 from ottla.partitions.replication.directory_moves import DirectoryMoves, MovePorts
-from ottla.partitions.replication.fetcher import FetcherContext
 from ottla.partitions.replication.fetchers import ReplicaFetchers
 from ottla.partitions.replication.quotas import ReplicationQuotas
 from ottla.protocol.message import Message

@@ -16,7 +16,7 @@ from ottla.common.rate import UNLIMITED
 from ottla.common.work import Worker
 from ottla.config import BrokerConfig
 from ottla.metadata.image import MIRROR, MetadataImage
-from ottla.partitions.replication.fetcher import FetcherContext
+from ottla.partitions.replication.context import FetcherContext
 from ottla.partitions.replication.fetchers import ReplicaFetchers
 from ottla.partitions.replication.quotas import FetchLimit
 from ottla.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData

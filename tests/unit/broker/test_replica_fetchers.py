@@ -13,7 +13,7 @@ from ottla.common.ids import TopicPartition
 from ottla.common.work import Worker
 from ottla.network.errors import ConnectionClosed, NoAnswer
 from ottla.partitions.replication import fetcher as module
-from ottla.partitions.replication.fetcher import FetcherContext
+from ottla.partitions.replication.context import FetcherContext
 from ottla.partitions.replication.fetchers import ReplicaFetchers
 from ottla.partitions.replication.followed import LATEST
 from ottla.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
@@ -335,3 +335,17 @@ def test_end_of_a_new_leader_is_looked_up_until_the_leader_knows_it(follower: Fo
     assert channel.topics() == {b"a"}
     channel.answer(a=PartitionData(partition_index=0))
     assert channel.topics() == set(), "the leader knows the position"
+
+
+def test_end_is_looked_up_though_the_leader_names_no_partition_without_a_change(follower: Follower) -> None:
+    partition = PartitionWithoutEnd("a")
+    follower.fetchers.following(cast("Any", partition))
+    follower.loop.advance(0)
+    [channel] = follower.channels
+    channel.answer(throttle_time_ms=10)
+    follower.loop.advance(100)
+    assert (channel.topics(), partition.needs_end) == (set(), True), "a quota may have emptied the answer"
+    # The row of the partition was in an earlier answer of the session, e.g. before a truncation.
+    channel.answer()
+    answer_end(channel, ErrorCode.NONE, 9)
+    assert (partition.end, partition.needs_end) == (9, False)

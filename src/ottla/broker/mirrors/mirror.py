@@ -45,7 +45,7 @@ from ottla.metadata.mirrors import (
 )
 from ottla.network.errors import NetworkError
 from ottla.partitions.promotion import PROMOTING, forget_producers
-from ottla.partitions.replication.fetcher import FetcherContext
+from ottla.partitions.replication.context import FetcherContext
 from ottla.partitions.replication.fetchers import ReplicaFetchers
 from ottla.partitions.replication.mirrored import UNKNOWN, MirroredPartition, MirrorPorts
 from ottla.partitions.replication.quotas import FetchLimit

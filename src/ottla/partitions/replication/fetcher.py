@@ -13,17 +13,16 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from itertools import islice
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
-from ottla.common.clock import Clock
 from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode, KafkaError, error_code
 from ottla.common.ids import TopicPartition
 from ottla.common.slices import Slices
-from ottla.common.values import value
 from ottla.metadata.mirrors import UNHANDLED
 from ottla.network.errors import ConnectionClosed, NetworkError
 from ottla.partitions.replication import lookup
+from ottla.partitions.replication.context import Channel, FetcherContext
 from ottla.partitions.replication.delays import Delays
 from ottla.partitions.replication.followed import EARLIEST, LATEST
 from ottla.protocol.messages.fetch import FetchResponse, PartitionData
@@ -35,15 +34,12 @@ from ottla.replication.follower import (
     on_fetched,
     position_of,
 )
-from ottla.replication.leader import ClusterView
-from ottla.replication.session import ANY_SIZE, FetchSettings, Key, ReplicaSession
+from ottla.replication.session import ANY_SIZE, Key, ReplicaSession
 
 if TYPE_CHECKING:
-    from ottla.common.timers import CallLater
-    from ottla.common.work import Worker
-    from ottla.log import Log, LogManager
+    from ottla.log import Log
     from ottla.partitions.replication.followed import FollowingPartition
-    from ottla.partitions.replication.quotas import FetchLimit, ReplicationQuota
+    from ottla.partitions.replication.quotas import ReplicationQuota
     from ottla.protocol.message import Message
 
 logger = logging.getLogger(__name__)
@@ -54,49 +50,6 @@ FIRST_BACKOFF_MS = 10
 LONGEST_THROTTLE_S = 600
 # A response with more partitions is taken in by slices of as many.
 SLICE_PARTITIONS = 32
-
-
-class Channel(Protocol):
-    """The part of `NodeChannel` that is used here."""
-
-    def send(
-        self, request: Message, *, timeout_s: float, version: int | None = None, least_version: int = 0
-    ) -> Completion[Message]:
-        """Send a request; fails with NetworkError."""
-        ...
-
-    def close(self) -> None:
-        """Close the connection."""
-        ...
-
-
-@value
-class FetcherContext:
-    """The state that all fetchers of this node share."""
-
-    cluster: ClusterView
-    logs: LogManager
-    clock: Clock
-    call_later: CallLater
-    worker: Worker
-    settings: FetchSettings
-    request_timeout_s: float
-    connect: Callable[[int, str], Channel | None]
-    """Returns a channel to a node, for a client id; None if the address of the node is unknown."""
-    on_lost: Callable[[int], None]
-    """Called with the id of a leader that closed the connection of a fetcher."""
-    on_answer: Callable[[int], None]
-    """Called with the id of a leader when it answers a fetcher for the first time, or again after a failure."""
-    on_failure: Callable[[int, str], None] | None = None
-    """Called with the id of a leader that did not answer, and the reason."""
-    on_throttled: Callable[[int, int], None] | None = None
-    """Called with the id of a leader of another cluster whose quota delays the next fetch, and the milliseconds."""
-    quota: ReplicationQuota | None = None
-    limit: FetchLimit | None = None
-    name_at_leader: Callable[[str], str] = str
-    """The name that a topic has at the leader: a mirror may have another name for it."""
-    fetches_last: bool = False
-    """Whether consumers of the appended records are answered before the next fetch: nobody waits for the fetch."""
 
 
 class _Followed:
@@ -118,10 +71,11 @@ class ReplicaFetcher:
         self.before_fetch: Callable[[ReplicaFetcher], None] | None = None
         """Called when a fetch is about to be sent; it may call `follow`."""
         self._context = context
-        self._name = f"[ReplicaFetcher replicaId={context.cluster.node_id}, leaderId={leader_id}, fetcherId={index}]"
-        self._client_id = f"broker-{context.cluster.node_id}-fetcher-{index}"
+        self._index = index
         self._session = ReplicaSession(context.cluster.node_id, context.settings)
         self._partitions: dict[Key, _Followed] = {}
+        # Fetched partitions whose leader must still say where its log ends.
+        self._without_end: dict[Key, None] = {}
         self._delays: Delays[Key] = Delays(context.clock, context.call_later, self._return_delayed)
         self._channel: Channel | None = None
         self._failures = 0
@@ -132,6 +86,11 @@ class ReplicaFetcher:
 
     def __len__(self) -> int:
         return len(self._partitions)
+
+    @property
+    def _name(self) -> str:
+        node_id = self._context.cluster.node_id
+        return f"[ReplicaFetcher replicaId={node_id}, leaderId={self.leader_id}, fetcherId={self._index}]"
 
     def partitions(self, limit: int) -> list[FollowingPartition]:
         """The first partitions that this fetcher follows."""
@@ -179,6 +138,8 @@ class ReplicaFetcher:
 
     def _want(self, key: Key, partition: FollowingPartition) -> None:
         self._session.want(key, position_of(partition.log, partition.leader_epoch))
+        if partition.needs_end:
+            self._without_end[key] = None
 
     # -- fetching ------------------------------------------------------------------------------------------------
 
@@ -215,7 +176,8 @@ class ReplicaFetcher:
 
     def _connected(self) -> Channel | None:
         if self._channel is None:
-            self._channel = self._context.connect(self.leader_id, self._client_id)
+            client_id = f"broker-{self._context.cluster.node_id}-fetcher-{self._index}"
+            self._channel = self._context.connect(self.leader_id, client_id)
         return self._channel
 
     def _retry(self, problem: object) -> None:
@@ -285,6 +247,7 @@ class ReplicaFetcher:
         """Fetch again when the leader reads from the connection, which may be later than the timeout of a request."""
         if not throttle_ms:
             self._as_of_ms = self._asked_ms
+            self._look_up_ends()
             if self._context.fetches_last:
                 self._schedule()
             else:
@@ -439,6 +402,19 @@ class ReplicaFetcher:
         channel.send(request, timeout_s=self._context.request_timeout_s).on_done(
             lambda done: self._looked_up(key, followed, (timestamp, asked_ms), done)
         )
+
+    def _look_up_ends(self) -> None:
+        """Ask for the ends of the partitions that the last answer has not named, since nothing was new.
+
+        The leader had named its high watermark before, e.g. in the answer before a truncation: it omits a partition of
+        the session without a change (KIP-227).
+        """
+        for key in list(self._without_end):
+            followed = self._partitions.get(key)
+            if followed is None or not followed.partition.needs_end:
+                del self._without_end[key]
+            elif self._session.requested(key) is not None:
+                self._look_up(key, followed, LATEST)
 
     def _at_leader(self, partition: FollowingPartition) -> TopicPartition:
         topic, index = partition.log.topic_partition

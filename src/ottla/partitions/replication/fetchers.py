@@ -12,7 +12,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 from zlib import crc32
 
-from ottla.partitions.replication.fetcher import FetcherContext, ReplicaFetcher
+from ottla.partitions.replication.context import FetcherContext
+from ottla.partitions.replication.fetcher import ReplicaFetcher
 
 if TYPE_CHECKING:
     from ottla.common.ids import TopicPartition

@@ -16,7 +16,7 @@ from ottla.cluster.controller_channel import ControllerChannel
 from ottla.common.slices import Slices
 from ottla.network.node_channel import NodeChannel, NodeChannels
 from ottla.partitions.replication.alter_partitions import AlterPartitions
-from ottla.partitions.replication.fetcher import Channel, FetcherContext
+from ottla.partitions.replication.context import Channel, FetcherContext
 from ottla.partitions.replication.fetchers import ReplicaFetchers
 from ottla.replication.session import FetchSettings
 
