@@ -224,6 +224,20 @@ ROWS: tuple[Row, ...] = (
         (f"{FETCHERS}::test_end_is_looked_up_though_the_leader_names_no_partition_without_a_change",),
     ),
     (
+        "a failback drops the records of a promotion that the source does not know",
+        "partitions/replication/mirrored.py",
+        "        if own > self.leader_epoch and offset <= log.log_end_offset:\n",
+        "        if False:\n",
+        (f"{COPY}::test_records_of_a_promotion_that_the_source_does_not_know_are_dropped",),
+    ),
+    (
+        "a copy with later epochs of the same generation than its source is not dropped",
+        "partitions/replication/mirrored.py",
+        "        own = generation_start(log.latest_epoch)\n",
+        "        own = log.latest_epoch\n",
+        (f"{COPY}::test_records_of_a_promotion_that_the_source_does_not_know_are_dropped",),
+    ),
+    (
         "the end of a new leader of the source is looked up",
         "partitions/replication/fetcher.py",
         "            self._look_up(key, followed, LATEST)\n            return\n",

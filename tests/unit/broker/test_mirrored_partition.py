@@ -30,7 +30,7 @@ from ottla.partitions.topic_settings import TopicSettings, refusal_of
 from ottla.protocol.messages.metadata import MetadataResponse, MetadataResponsePartition, MetadataResponseTopic
 from ottla.records import BatchProducer, Codec, ProduceRules
 from ottla.records.batch import TRANSACTIONAL
-from ottla.replication.follower import Action
+from ottla.replication.follower import Action, Step
 from ottla.replication.leader import Leader
 from ottla.replication.replica import ReplicaFetch
 from tests.storage.helpers import START, ManualClock, append, batch, open_at, records, values
@@ -223,6 +223,24 @@ def test_records_that_the_source_deleted_before_the_copy_are_skipped_and_counted
     assert (copy.log.log_start_offset, copy.partition.high_watermark, copy.mirrored.progress.skipped) == (5, 5, 5)
     # Never truncate to the high watermark of a source that does not know the epoch of the fetch.
     assert copy.mirrored.on_lookup(EARLIEST, 0).action is Action.BACK_OFF
+
+
+def test_records_of_a_promotion_that_the_source_does_not_know_are_dropped(tmp_path: Path) -> None:
+    copy = Copy(tmp_path)
+    append(copy.source, batch(b"a"), epoch=SOURCE_EPOCH)
+    copy.fetch()
+    for value, generation in ((b"b", 1), (b"c", 1), (b"d", 2)):
+        append(copy.log, batch(value), epoch=generation * GENERATION)
+    # The source cannot compare an epoch that it has not had, and answers OFFSET_OUT_OF_RANGE.
+    for end in (3, 1):
+        step = copy.mirrored.on_lookup(EARLIEST, 0)
+        assert step == Step(Action.TRUNCATE, end)
+        assert copy.mirrored.truncate(step.offset)
+    assert (values(copy.log), copy.mirrored.progress.truncated) == ([b"a"], 3)
+    # Epochs of one generation are the source's: it may have been restored with earlier ones.
+    copy.mirrored.leader_epoch = SOURCE_EPOCH - 1
+    assert copy.mirrored.on_lookup(EARLIEST, 0).action is Action.BACK_OFF
+    assert copy.mirrored.on_lookup(EARLIEST, 2) == Step(Action.RESTART, 2)
 
 
 def test_log_start_follows_the_source_up_to_the_high_watermark(tmp_path: Path) -> None:

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode
+from ottla.metadata.mirrors import generation_start
 from ottla.partitions.flush import FlushInThread
 from ottla.partitions.replication.followed import EARLIEST
-from ottla.replication.follower import Step, on_source_start
+from ottla.replication.follower import Action, Step, on_source_start
 
 if TYPE_CHECKING:
     from ottla.log import Log
@@ -169,8 +170,16 @@ class MirroredPartition:
         self.progress.skipped += offset - end
 
     def on_lookup(self, timestamp: int, offset: int) -> Step:  # noqa: ARG002 - the signature of FollowingPartition
-        """Decide the next step when the source's log start is known."""
-        return on_source_start(offset, self.log)
+        """Decide the next step when the source's log start is known, after a fetch outside of its log.
+
+        The source cannot compare an epoch above its own. Records of a later generation were written here, after a
+        promotion that the source does not know, e.g. for a test: a failback drops them.
+        """
+        log = self.log
+        own = generation_start(log.latest_epoch)
+        if own > self.leader_epoch and offset <= log.log_end_offset:
+            return Step(Action.TRUNCATE, log.offset_for_leader_epoch(own - 1)[1])
+        return on_source_start(offset, log)
 
     def note_error(self, error: ErrorCode) -> None:
         """Report an error of the source, which may have another leader."""
