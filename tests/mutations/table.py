@@ -1861,6 +1861,13 @@ SHORTAGES = (
         (f"{FLUSH}::test_log_that_rolls_faster_than_its_disk_syncs_waits_before_descriptors_run_out",),
     ),
     Mutation(
+        "a log without records gets its files",
+        "log/planned.py",
+        "        if self.on_added is not None:\n            self.on_added()\n",
+        "",
+        (f"{STORAGE}/test_slow_disk.py::test_logs_without_records_get_their_files",),
+    ),
+    Mutation(
         "the first record of a log finds its topic id on disk",
         "log/segment_file.py",
         "        if self.topic_id != ZERO_UUID:\n            write_topic_id",

@@ -115,3 +115,18 @@ def test_checkpoints_slower_than_their_interval_delay_nothing(tmp_path: Path) ->
 @pytest.mark.timeout(60)
 def test_metadata_does_not_wait_for_the_flushes_of_many_logs(tmp_path: Path) -> None:
     asyncio.run(check_that_syncs_leave_a_thread(tmp_path))
+
+
+async def check_that_all_logs_get_files(directory: Path) -> None:
+    async with started(SlowDisk(), log_dirs=str(directory)) as node:
+        for part in (("a",), ("b", "c")):  # the second one comes after the first one's files
+            assert await create(node, *part)
+            deadline = time.monotonic() + WAIT_S
+            while not all((directory / f"{name}-0").is_dir() for name in part) and time.monotonic() < deadline:
+                await asyncio.sleep(0.01)
+            assert all((directory / f"{name}-0").is_dir() for name in part)
+
+
+@pytest.mark.timeout(60)
+def test_logs_without_records_get_their_files(tmp_path: Path) -> None:
+    asyncio.run(check_that_all_logs_get_files(tmp_path))

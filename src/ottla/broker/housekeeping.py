@@ -22,6 +22,8 @@ class Housekeeping:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._timers: dict[str, asyncio.TimerHandle] = {}
+        # Of the tasks that run once.
+        self._single_timers: dict[str, asyncio.TimerHandle] = {}
         self._tasks: list[Callable[[], None]] = []
         self._stopped = False
 
@@ -43,8 +45,18 @@ class Housekeeping:
         self._tasks.append(run)
         schedule(interval_ms if first_ms is None else first_ms)
 
+    def once(self, name: str, delay_ms: int, task: Callable[[], object]) -> None:
+        """Run `task` after `delay_ms`, unless a task of this name is waiting."""
+
+        def run() -> None:
+            del self._single_timers[name]
+            task()
+
+        if name not in self._single_timers and not self._stopped:
+            self._single_timers[name] = self._loop.call_later(delay_ms / 1000, run)
+
     def do_all(self) -> None:
-        """Run every task now, and again after its interval."""
+        """Run every periodic task now, and again after its interval."""
         for timer in self._timers.values():
             timer.cancel()
         for run in self._tasks:
@@ -53,5 +65,5 @@ class Housekeeping:
     def stop(self) -> None:
         """Run no task any more."""
         self._stopped = True
-        for timer in self._timers.values():
+        for timer in (*self._timers.values(), *self._single_timers.values()):
             timer.cancel()

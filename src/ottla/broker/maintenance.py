@@ -97,7 +97,8 @@ class MaintenanceTasks:
         # Rolled segments are synced by this task too, so that it runs at least this often whatever the setting is.
         flush_ms = min(max(config.int("log.flush.scheduler.interval.ms"), _SHORTEST_MS), _FLUSH_MS)
         self._housekeeping.every("flushing", flush_ms, self._flush)
-        self._housekeeping.every("creation of files", _CREATION_MS, self._create_files)
+        logs.planned.on_added = self._plan_creation
+        self._plan_creation()
         self._housekeeping.every("removal of deleted files", _REMOVE_MS, self._remove_deleted)
         self._housekeeping.every("metadata snapshots", 1_000, self._broker.metadata.tick)
         if config.bool("log.cleaner.enable"):
@@ -149,10 +150,17 @@ class MaintenanceTasks:
     def _remove_deleted(self) -> None:
         self._broker.logs.remove_deleted(self._clock.wall_ms())
 
+    def _plan_creation(self) -> None:
+        self._housekeeping.once("creation of files", _CREATION_MS, self._create_files)
+
     def _create_files(self) -> None:
-        end_ms = self._clock.monotonic_ms() + SLICE_MS
-        while self._broker.logs.planned.create_next() and self._clock.monotonic_ms() < end_ms:
-            pass
+        planned, end_ms = self._broker.logs.planned, self._clock.monotonic_ms() + SLICE_MS
+        try:
+            while planned.create_next() and self._clock.monotonic_ms() < end_ms:
+                pass
+        finally:  # an unhandled error must not end the creation
+            if len(planned):
+                self._plan_creation()
 
     def _compact(self) -> None:
         if self._cleaner is None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ottla.common.errors import KafkaError
@@ -24,10 +25,17 @@ class PlannedLogs:
 
     def __init__(self) -> None:
         self._logs: deque[Log] = deque()
+        self.on_added: Callable[[], None] | None = None
+        """Called when a log was added."""
+
+    def __len__(self) -> int:
+        return len(self._logs)
 
     def add(self, log: Log) -> None:
         """Note that `log` has no files."""
         self._logs.append(log)
+        if self.on_added is not None:
+            self.on_added()
 
     def create_next(self) -> bool:
         """Create the files of the next log that lacks them; whether another one may lack them."""

@@ -42,6 +42,25 @@ def test_tasks_run_at_their_intervals_also_after_a_failure(caplog: pytest.LogCap
     assert (len(done), loop.pending_timers) == (3, 0)
 
 
+def test_single_task_waits_once_and_can_wait_again() -> None:
+    loop = ManualLoop()
+    done: list[int] = []
+    housekeeping = Housekeeping(loop)  # type: ignore[arg-type]
+    for _ in range(2):
+        housekeeping.once("files", 100, lambda: done.append(loop.now_ms))
+    housekeeping.do_all()
+    loop.advance(300)
+    assert done == [100], "also not with the periodic tasks"
+    housekeeping.once("files", 100, lambda: done.append(loop.now_ms))
+    loop.advance(100)
+    assert done == [100, 400]
+    housekeeping.once("files", 100, lambda: done.append(loop.now_ms))
+    housekeeping.stop()
+    housekeeping.once("other", 100, lambda: done.append(loop.now_ms))
+    loop.advance(1000)
+    assert (len(done), loop.pending_timers) == (2, 0)
+
+
 def test_housekeeping_flushes_after_flush_ms(harness: BrokerHarness) -> None:
     harness.create("t", flush_ms="1000")
     harness.append("t", b"a")
