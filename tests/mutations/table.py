@@ -58,6 +58,7 @@ EXACTLY_ONCE_SEEDS = "tests/simulation/test_exactly_once.py::test_acknowledged_r
 PROBE = f"{UNIT}/cluster/control/test_probe.py"
 FORWARDERS = "tests/cluster/test_forwarders.py"
 ASSIGNMENTS = f"{UNIT}/cluster/control/test_assignments.py"
+DIRECTORY_MOVES = f"{UNIT}/broker/test_directory_moves.py"
 SHELL_SEEDS = "tests/simulation/test_shells.py::test_nodes_agree_on_the_metadata_and_keep_what_they_acknowledge"
 CONTROLLER_SEEDS = "tests/simulation/test_controllers.py::test_committed_metadata_survives_everything"
 REPLICATION_SEEDS = "tests/simulation/test_replication.py::test_acknowledged_records_survive_everything"
@@ -3476,6 +3477,27 @@ CONTROLLER = (
         (f"{DUTIES}::test_previous_process_is_replaced_before_its_session_ends_only_if_its_connection_closed",),
     ),
     Mutation(
+        "a replica in a directory that fails before it was reported gets another leader",
+        "partitions/replication/directory_moves.py",
+        "        return None if log is None else log.log_directory.directory_id\n",
+        "        return log.log_directory.directory_id if log is not None and log.log_directory.online else None\n",
+        (f"{DIRECTORY_MOVES}::test_replica_in_a_directory_that_fails_before_it_was_reported_is_reported_there",),
+    ),
+    Mutation(
+        "a replica in a failed directory does not delay the others",
+        "partitions/partitions.py",
+        "                log.context.raise_offline()\n",
+        "                pass\n",
+        ("tests/unit/broker/test_role_changes.py::test_replica_in_a_failed_directory_takes_no_role",),
+    ),
+    Mutation(
+        "a follower whose directory failed does not join the ISR again by the fetches before",
+        "replication/leader.py",
+        "        if not broker.has_online_directory(replica.directory):\n",
+        "        if False:\n",
+        (f"{REPLICAS}/test_leader.py::test_follower_whose_directory_failed_does_not_join_until_the_directory_is_back",),
+    ),
+    Mutation(
         "a broker reports its only directory if the metadata shows another one",
         "cluster/control/assignments.py",
         "                if where is not None and partition.directory_of(self._node_id) != where:\n",
@@ -3918,7 +3940,6 @@ CLUSTER = (
 )
 
 MOVED = f"{STORAGE}/test_moves.py"
-DIRECTORY_MOVES = f"{UNIT}/broker/test_directory_moves.py"
 MOVES = (
     Mutation(
         "what was on disk before a move is on disk after it",

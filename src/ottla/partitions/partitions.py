@@ -433,6 +433,9 @@ class Partitions:
             if log is None:
                 overrides = self._image.config(TOPIC, name)
                 log = self._ports.logs.create(topic_partition, topic.topic_id, settings.log, overrides, plan=True)
+            elif not log.log_directory.online:
+                # As a follower, it would be in sync and delay the others, since it fetches and cannot append.
+                log.context.raise_offline()
             else:
                 log.reconfigure(settings.log)
                 if log.topic_id == ZERO_UUID:

@@ -142,6 +142,7 @@ class Leader:
             if replica is None or is_new_epoch:
                 replica = Replica(node_id) if replica is None else replica
                 replica.start_epoch(now_ms, in_sync=node_id in partition.isr)
+            replica.directory = partition.directory_of(node_id)
             followers[node_id] = replica
         self.followers = followers
         if is_new_epoch:
@@ -285,6 +286,8 @@ class Leader:
         broker = self._cluster.brokers.get(replica.node_id)
         if broker is None or not broker.is_active or replica.broker_epoch is None:
             return False
+        if not broker.has_online_directory(replica.directory):
+            return False  # It fetches no more, though it may have had everything.
         return replica.broker_epoch in (ANY_BROKER_EPOCH, broker.epoch)
 
     # -- ISR ---------------------------------------------------------------------------------------------------

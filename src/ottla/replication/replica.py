@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ottla.common.errors import ErrorCode, KafkaError
+from ottla.common.ids import DIRECTORY_UNASSIGNED
 from ottla.common.values import value
 
 UNKNOWN_OFFSET = -1
@@ -37,6 +38,7 @@ class Replica:
 
     __slots__ = (
         "broker_epoch",
+        "directory",
         "last_caught_up_ms",
         "last_fetch_leader_end",
         "last_fetch_ms",
@@ -52,6 +54,8 @@ class Replica:
         self.last_fetch_ms = self.last_caught_up_ms = 0
         self.broker_epoch: int | None = None
         """The epoch of the broker that fetched last; None before its first fetch."""
+        self.directory = DIRECTORY_UNASSIGNED
+        """Its log directory, as far as the metadata shows it."""
 
     def start_epoch(self, now_ms: int, *, in_sync: bool) -> None:
         """Forget the follower's state: nothing is known in a new leader epoch. In-sync replicas get time to fetch."""

@@ -255,6 +255,16 @@ def test_copy_waits_until_the_metadata_shows_its_directory(harness: BrokerHarnes
     assert moves.directory_of(partition) == target
 
 
+def test_replica_in_a_directory_that_fails_before_it_was_reported_is_reported_there(harness: BrokerHarness) -> None:
+    """Without the report, the controller would let this broker lead it for ever."""
+    harness.create("moved")
+    partition = harness.partition("moved")
+    directory = partition.log.log_directory
+    directory.take_offline(OSError("test"))
+    harness.broker.directory_failed(directory.path)
+    assert harness.broker.directory_moves.directory_of(partition.topic_partition) == directory.directory_id
+
+
 def test_replica_to_come_is_created_where_it_was_requested(harness: BrokerHarness) -> None:
     for directory in harness.broker.logs.log_directories():
         harness.broker.logs.preferred[TopicPartition("moved", 0)] = directory

@@ -140,3 +140,16 @@ def test_deleted_topic_takes_no_roles(cluster: BrokerHarness, tmp_path: Path) ->
         later.step()
     assert led(cluster) == len(cluster.broker.partitions.followed()) == 0
     assert on_disk(tmp_path) == set()
+
+
+@pytest.mark.parametrize("leader", [1, 2])
+def test_replica_in_a_failed_directory_takes_no_role(cluster: BrokerHarness, leader: int) -> None:
+    """A follower that fetches and cannot append would be in sync again, and delay the high watermark of the others."""
+    [directory] = cluster.broker.logs.log_directories()
+    directory.take_offline(OSError("test"))
+    cluster.broker.directory_failed(directory.path)
+    roles = Roles()
+    cluster.broker.partitions.listen(roles)
+    lead(cluster, leader)
+    cluster.loop.advance(1_000)
+    assert (roles.counts, led(cluster), len(cluster.broker.partitions.followed())) == (Counter(), 0, 0)

@@ -215,6 +215,25 @@ def test_follower_that_returned_with_a_new_epoch_is_proposed_after_its_old_one_w
     assert proposal.members == ((1, 1), (2, 2))
 
 
+def test_follower_whose_directory_failed_does_not_join_until_the_directory_is_back() -> None:
+    """It fetches no more, and the high watermark would wait for it until it lags."""
+    first, second = b"first directory.", b"second directory"
+    scene = Scene(end=10)
+    scene.fetch(2, 10)
+    scene.fetch(3, 10)
+    scene.view.brokers = {**scene.view.brokers, 2: broker(2)._replace(directories=(second,))}
+    image = partition(isr=(1, 3), partition_epoch=1)._replace(directories=(first, first, first))
+    scene.leader.follow(image, scene.end, scene.now)
+    assert scene.leader.check_joining(10) is None
+    scene.end = 11
+    scene.fetch(3, 11)
+    assert scene.high_watermark == 11
+    scene.view.brokers = {**scene.view.brokers, 2: broker(2)._replace(directories=(first, second))}
+    proposal = scene.fetch(2, 11)
+    assert proposal is not None
+    assert set(proposal.isr) == {1, 2, 3}
+
+
 def test_lost_answer_is_requested_again_with_the_same_proposal() -> None:
     scene = Scene(isr=(1,), end=0)
     proposal = scene.fetch(2, 0)

@@ -1,8 +1,8 @@
 """Reports to the controller in which log directory each replica is (Kafka's AssignmentsManager). KIP-858.
 
 The controller elects no leader in a directory that the broker did not register, and needs it to elect other leaders
-when a directory fails. It knows the directory of a new replica if the broker has only one. It does not know the
-directory of a replica whose disk was replaced: the new disk has another id.
+when a directory fails, perhaps before it was reported. It knows the directory of a new replica if the broker has only
+one. It does not know the directory of a replica whose disk was replaced: the new disk has another id.
 
 After a change of the metadata, of a replica's directory, or when a log was opened, the replicas are compared with the
 metadata a moment later. A topic that agreed is compared again only after it changed, so that a comparison costs 0.1 us
@@ -42,7 +42,7 @@ MOST_PER_REQUEST = 2_250
 
 @value
 class AssignmentPorts:
-    """The broker's parts. `directory_of` returns where a replica's log is, None if it is not open."""
+    """The broker's parts. `directory_of` returns where a replica's log is, perhaps offline; None if there is none."""
 
     channel: Sender
     call_later: CallLater

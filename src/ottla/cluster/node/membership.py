@@ -37,7 +37,7 @@ class Placements(Protocol):
     report: Callable[[TopicPartition], None] | None
 
     def directory_of(self, topic_partition: TopicPartition) -> Uuid | None:
-        """The directory that the metadata shall show for a replica; None if its log is not open."""
+        """The directory that the metadata shall show for a replica; None if it has no log."""
         ...
 
 

@@ -301,12 +301,15 @@ class DirectoryMoves:
             self.report(topic_partition)
 
     def directory_of(self, topic_partition: TopicPartition) -> Uuid | None:
-        """The directory that the metadata shall show for a replica; None if its log is not open."""
+        """The directory that the metadata shall show for a replica; None if it has no log.
+
+        The directory may have failed: a controller that does not know which replicas it has elects no other leaders.
+        """
         move = self._moves.get(topic_partition)
         if move is not None and move.is_reported:
             return move.future.log_directory.directory_id
         log = self._ports.logs.get(topic_partition)
-        return log.log_directory.directory_id if log is not None and log.log_directory.online else None
+        return None if log is None else log.log_directory.directory_id
 
     def _is_assigned(self, move: _Move, image: MetadataImage) -> bool:
         if self.report is None or image.metadata_version < DIRECTORIES_FROM:
