@@ -3635,7 +3635,10 @@ CONTROLLER = (
         "cluster/control/lifecycle.py",
         "            offline_log_dirs=list(offline),\n",
         "",
-        (f"{LIFE}::test_failed_directory_is_reported_at_once",),
+        (
+            f"{LIFE}::test_failed_directory_is_reported_at_once",
+            "tests/cluster/test_mirror_disks.py::test_copies_go_on_when_disks_of_leaders_fail_in_both_clusters",
+        ),
     ),
     Mutation(
         "a heartbeat of an older incarnation changes nothing",

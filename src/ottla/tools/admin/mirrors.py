@@ -14,7 +14,10 @@ STALE_MS: Final = 30_000
 _LEADERLESS: Final = {
     "state": "FAILED",
     "lag": UNKNOWN,
-    "problem": "The partition has no leader in this cluster; start the brokers that have its replicas",
+    "problem": (
+        "The partition has no leader in this cluster; `ottla cluster why` names the brokers to start or the log "
+        "directories to repair"
+    ),
 }
 
 
