@@ -32,7 +32,7 @@ def add_verbs(command: Group, name: Argument) -> None:
         Option("--source-config FILE", "a properties file with the security settings for the source"),
         yes_option(),
         examples="""
-        ottla mirror create back --from ottla-1:9092 --topics ''
+        ottla mirror create back --from ottla-1:9092 --topics '' --groups '.*'
         ottla mirror failback back orders --dry-run
         ottla mirror failback back orders
         ottla mirror failback back orders --cancel

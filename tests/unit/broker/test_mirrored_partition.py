@@ -260,6 +260,8 @@ def test_error_of_the_source_is_reported_until_the_next_answer(tmp_path: Path) -
     copy = Copy(tmp_path)
     copy.mirrored.note_error(ErrorCode.NOT_LEADER_OR_FOLLOWER)
     assert (copy.errors, copy.mirrored.progress.problem) == (1, "The source answers NOT_LEADER_OR_FOLLOWER")
+    copy.mirrored.note_error(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    assert copy.mirrored.progress.problem.endswith("; give the mirror's user READ on the topic")
     copy.mirrored.take_offsets(0, 0, 0, ASKED_MS)
     assert copy.mirrored.progress.problem, "the leader has not named its end yet"
     copy.mirrored.take_end(0, ASKED_MS)

@@ -183,7 +183,8 @@ class MirroredPartition:
 
     def note_error(self, error: ErrorCode) -> None:
         """Report an error of the source, which may have another leader."""
-        self.progress.problem = f"The source answers {error.name}"
+        right = "; give the mirror's user READ on the topic" if error is ErrorCode.TOPIC_AUTHORIZATION_FAILED else ""
+        self.progress.problem = f"The source answers {error.name}{right}"
         self._ports.on_error()
 
     def note_failure(self, problem: str) -> None:
