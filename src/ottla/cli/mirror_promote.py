@@ -135,7 +135,7 @@ def _unpromoted(admin: api.Admin, mirror: str, wanted: Sequence[str]) -> list[st
     """The topics to promote: the `wanted` ones, or all. Raises Failure for one that is not a copy of the mirror."""
     names = topics_in(admin, mirror, MIRRORING, STOPPING)
     if not names:
-        raise Failure(f"mirror {mirror!r} has no topic to promote")
+        raise Failure(f"mirror {mirror!r} has no topic to promote", f"`ottla mirror why {mirror}` explains it.")
     for name in wanted:
         if name not in names:
             problem = "was promoted before" if name in topics_in(admin, mirror, STOPPED) else "is not a copy"

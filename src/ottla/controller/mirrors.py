@@ -187,13 +187,21 @@ def follow(
                     ErrorCode.POLICY_VIOLATION, f"The topic needs {len(changes)} records in the metadata, over {most}"
                 )
         except KafkaError as error:
-            problems[topic.name] = error.message or error.code.name
+            problems[topic.name] = _problem(error)
             continue
         if len(records) + len(changes) > MAX_RECORDS_PER_REQUEST:
             # The next comparison continues with this topic.
             break
         records += changes
     return Outcome(records, problems)
+
+
+def _problem(error: KafkaError) -> str:
+    """The problem of a topic that cannot follow, with its next step behind a semicolon."""
+    text = error.message or error.code.name
+    if error.code is not ErrorCode.INVALID_REPLICATION_FACTOR:
+        return text
+    return f"{text.rstrip('.')}; start brokers, or change the number with `ottla mirror alter --replication-factor`"
 
 
 def _check_is_original(state: State, name: str) -> None:

@@ -145,6 +145,14 @@ def test_new_partitions_and_changed_settings_follow() -> None:
     assert "segment.ms" not in target.controller.image.config(TOPIC, "orders")
 
 
+def test_problem_of_too_few_brokers_names_the_option_that_changes_the_replicas() -> None:
+    target = Target()
+    sources = [SourceTopic("orders", ORDERS, (3,), {})]
+    problem = target.do(target.controller.follow_source("dr", 3, sources))["orders"]
+    assert "replication factor of 3 cannot be reached" in problem
+    assert problem.endswith("; start brokers, or change the number with `ottla mirror alter --replication-factor`")
+
+
 def test_recreated_shrunk_and_foreign_topics_are_problems_and_stay() -> None:
     target = Target()
     target.follow(7, 7)
