@@ -278,8 +278,9 @@ def _verify(options: Options) -> int:
     output, target = Output(options), connect(options)
     owned = topics_in(target, options.name, MIRRORING, STOPPING, STOPPED)
     names = list(dict.fromkeys(options.topics)) or owned
+    existing = all_topics(target)
     for name in names:
-        check_exists(name, all_topics(target), "topic")
+        check_exists(name, existing, "topic")
     source = connect_to_source(options, target)
     keys = at_source(options.name, target, names)
     ranges = ranges_of(source, target, keys)

@@ -50,9 +50,9 @@ def _failback(options: Options) -> None:
     output, admin = Output(options), connect(options)
     check_exists(options.name, mirror_names(admin), "mirror")
     names = list(dict.fromkeys(options.topics))
-    states = states_of_topics(admin)
+    states, existing_topics = states_of_topics(admin), all_topics(admin)
     for name in names:
-        check_exists(name, all_topics(admin), "topic")
+        check_exists(name, existing_topics, "topic")
     if options.cancel:
         _cancel(options, output, admin, names, states)
         return
