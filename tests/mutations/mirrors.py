@@ -181,8 +181,8 @@ ROWS: tuple[Row, ...] = (
         "partitions/replication/mirrored.py",
         "        if not self.needs_end:\n",
         "        if True:\n",
-        (f"{COPY}::test_end_of_the_source_is_unknown_until_its_new_leader_has_named_it", f"{PROMOTIONS}[74]"),
-        (("OTTLA_SEEDS", "75"),),
+        (f"{COPY}::test_end_of_the_source_is_unknown_until_its_new_leader_has_named_it", f"{PROMOTIONS}[14]"),
+        (("OTTLA_SEEDS", "15"),),
     ),
     (
         "a planned promotion does not rely on an answer that was on the way when it began",
@@ -191,9 +191,9 @@ ROWS: tuple[Row, ...] = (
         "log_start_offset, len(records), self._context.clock.monotonic_ms())\n",
         (
             f"{FETCHERS}::test_answer_that_was_on_the_way_for_long_shows_nothing_of_the_time_since_its_request",
-            f"{PROMOTIONS}[59]",
+            f"{PROMOTIONS}[84]",
         ),
-        (("OTTLA_SEEDS", "60"),),
+        (("OTTLA_SEEDS", "85"),),
     ),
     (
         "a planned promotion does not rely on a report that was on the way when it began",
@@ -253,9 +253,9 @@ ROWS: tuple[Row, ...] = (
         " and ",
         (
             "tests/unit/tools/test_mirror_losses.py::test_planned_promotion_waits_until_the_last_records_are_committed",
-            f"{PROMOTIONS}[85]",
+            f"{PROMOTIONS}[47]",
         ),
-        (("OTTLA_SEEDS", "86"),),
+        (("OTTLA_SEEDS", "48"),),
     ),
     (
         "a failback begins a new generation of leader epochs",

@@ -21,7 +21,7 @@ def test_promotions_and_failbacks_lose_only_reported_records(seed: int) -> None:
     asyncio.events._set_running_loop(promotions.worlds.source.loop)  # type: ignore[arg-type]
     try:
         for _ in range(promotions.random.choice((1, 1, 2))):
-            promote(promotions, planned=promotions.random.random() < 0.5)
+            promote(promotions, planned=promotions.random.random() < 0.5 or promotions.hurries)
         promotions.finish()
     finally:
         asyncio.events._set_running_loop(None)

@@ -185,6 +185,8 @@ class Promotions:
         worlds, elections = self.worlds, self._elections
         self.former = []
         if planned:
+            if self.hurries:
+                self._wait_for_replicas()
             self._stop_writers()
             if self.hurries:
                 self._replace_leader()
@@ -230,6 +232,17 @@ class Promotions:
             problem = f"{value!r} at {offset} was acknowledged, and the copy ends at {start}"
             assert offset < start or not planned, self.fail(problem)
         self._check_promises(LogView(partition.log, start), start)
+
+    def _wait_for_replicas(self) -> None:
+        """Repair everything, so that the last records have followers in the source, and the copy is close behind."""
+        worlds = self.worlds
+        for _ in range(50):
+            worlds.is_link_cut = False
+            for world in worlds.worlds:
+                self._repair(world)
+            self.run(REFRESH_MS)
+            if all(len(world.partition.isr) == len(world.nodes) for world in worlds.worlds):
+                return
 
     def _stop_writers(self) -> None:
         for writer in self.writers:
