@@ -133,7 +133,7 @@ def test_mirror_from_its_creation_to_the_failback(plain: Run, source: OttlaProce
     ottla("failback", "back", "orders", "--yes", at=source)
     wait_until(lambda: [row["truncated"] for row in rows(plain, "back", source)] == [1], WAIT_S)
     wait_until(lambda: [row["lag"] for row in rows(plain, "back", source)] == [0], WAIT_S)
-    assert "1 records were dropped" in ottla("why", "back", at=source)
+    assert "1 offsets were dropped" in ottla("why", "back", at=source)
     target.kill()
     unplanned = ("promote", "back", "--unplanned")
     shown = ottla(*unplanned, "--dry-run", at=source)

@@ -260,9 +260,9 @@ def _switch(options: Options) -> int:
     late = mirror_switch.late_records(source, target, keys)
     servers = ",".join(f"{each.host}:{each.port}" for each in target.describe_cluster().brokers)
     result = {"topics": names, "closed_ms": closed_ms, "bootstrap_servers": servers, "late_records": sum(late.values())}
-    output.changed(
-        f"Switched {enumerated(names)}, {units.duration(closed_ms)} after the last record of the source.", result
-    )
+    took = units.duration(closed_ms)
+    when = f", {took} after the last record of the source" if waits else f" in {took}"
+    output.changed(f"Switched {enumerated(names)}{when}.", result)
     for key, count in late.items():
         output.warn(f"{key}: {count} records reached the source after the end of the copy, and are not here")
     if active := mirror_switch.active_groups(_groups(target, options.name), source.list_groups()):

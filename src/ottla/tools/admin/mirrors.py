@@ -202,7 +202,7 @@ def explain(report: MirrorReport, mirror: str) -> list[Finding]:
             age_s = row["age_ms"] // 1000
             found.append(Finding(subject, f"the source has not answered for {age_s} s", "Check the link to the source"))
         if row.get("truncated"):
-            text = f"{row['truncated']} records were dropped, because the source does not have them"
+            text = f"{row['truncated']} offsets were dropped: the source does not have their records or markers"
             step = "After a failback, only this cluster had them; else look for an unclean election at the source"
             found.append(Finding(subject, text, step))
         if row.get("skipped"):
