@@ -209,7 +209,7 @@ def _status(options: Options) -> None:
     for topic, text in report.topics.items():
         output.warn(f"topic {topic}: {text}")
     for group, text in report.groups.items():
-        output.warn(f"group {group}: its offsets are not accepted: {text}")
+        output.warn(f"group {group}: its offsets are not copied: {text}")
     if not rows:
         for finding in _without_topics(admin, options.name, report):
             output.note(f"{finding.text}. {finding.next_step}.")

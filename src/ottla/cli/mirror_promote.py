@@ -163,7 +163,9 @@ def _open(
         _wait_for_last_records(output, admin, mirror, copying, deadline_s)
     before = rows_of(admin, mirror, copying)
     move(admin, mirror, copying, STOPPING)
-    _wait_for_ends(output, admin, mirror, names, deadline_s=deadline_s, with_groups=is_planned)
+    uncopied = _wait_for_ends(output, admin, mirror, names, deadline_s=deadline_s, with_groups=is_planned)
+    for group, text in uncopied.items():
+        output.warn(f"group {group}: its last offsets were not copied: {text}")
     after = rows_of(admin, mirror, names)
     move(admin, mirror, names, STOPPED)
     _wait_until_open(output, admin, mirror, names, deadline_s)
@@ -201,22 +203,29 @@ def _wait_for_last_records(output: Output, admin: api.Admin, mirror: str, topics
 
 def _wait_for_ends(
     output: Output, admin: api.Admin, mirror: str, topics: list[str], *, deadline_s: float, with_groups: bool
-) -> None:
-    """Wait until no partition has producers of the source, and until the last offsets of groups are copied."""
+) -> dict[str, str]:
+    """Wait until no partition has producers of the source, and until the last offsets of groups are copied.
+
+    Returns the groups whose offsets are refused, and why: nothing shows that waiting helps.
+    """
     started_s, partitions = time.monotonic(), partitions_of(admin, topics)
     with_groups = with_groups and bool(_groups(admin, mirror))
+    refused: dict[str, str] = {}
 
     def remaining() -> list[str]:
+        nonlocal refused
         passed_ms = int((time.monotonic() - started_s) * 1000)
         report = report_of(admin, mirror)
         rows = [row for row in report.partitions if row["topic"] in topics]
         names = unreported(partitions, rows) + named(unready(rows))
         is_old = not 0 <= report.groups_age_ms <= passed_ms
+        refused = report.groups if with_groups else {}
         return [*names, "the offsets of groups"] if with_groups and is_old else names
 
     wait_for_all(
         output, remaining, deadline_s, "the copy has not ended; repeat the command when every partition has a leader"
     )
+    return refused
 
 
 # -- switch ------------------------------------------------------------------------------------------------------

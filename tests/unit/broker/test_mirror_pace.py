@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
-from ottla.broker.mirrors.mirror import EPOCH_FENCING, FAILED, has_changed, is_fencing
+from ottla.broker.mirrors.mirror import EPOCH_FENCING, FAILED, has_changed, is_fencing, reason_to_wait
 from ottla.broker.mirrors.pace import Pace
 from ottla.metadata.image import MetadataImage
 from ottla.metadata.mirrors import MIRRORING
@@ -48,6 +48,13 @@ def test_only_changes_of_its_own_topics_concern_a_mirror() -> None:
 def test_only_partitions_that_wait_for_this_cluster_are_urgent() -> None:
     assert not is_fencing([(FAILED, "the topic was deleted"), (MIRRORING, "no leader")])
     assert is_fencing([(FAILED, ""), (EPOCH_FENCING, "")])
+
+
+def test_partition_that_the_source_cannot_serve_has_a_next_step() -> None:
+    rows: tuple[Any, ...] = (None, SimpleNamespace(leader_id=-1))
+    for row in rows:
+        _, problem = reason_to_wait(cast("Any", None), row) or ("", "")
+        assert "; " in problem
 
 
 def test_promotion_makes_groups_due_at_once_though_a_comparison_runs() -> None:

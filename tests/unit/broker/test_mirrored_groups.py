@@ -252,10 +252,12 @@ def test_planned_promotion_waits_for_a_group_whose_coordinator_loads_but_not_for
     target = Target("far", GROUP)
     target.source, target.refuses = {0: 40}, {"far": ErrorCode.COORDINATOR_NOT_AVAILABLE}
     assert target.copy() == [{0: 40}]
-    assert (target.copier.errors, target.copier.copied_ms) == ({"far": "COORDINATOR_NOT_AVAILABLE"}, -1)
+    assert target.copier.errors == {"far": "the source answers COORDINATOR_NOT_AVAILABLE; it is retried"}
+    assert target.copier.copied_ms == -1
     target.refuses = {"far": ErrorCode.GROUP_AUTHORIZATION_FAILED}
     target.copy()
     assert target.copier.copied_ms > 0
+    assert target.copier.errors["far"].endswith("_FAILED; give the mirror's user DESCRIBE on the group")
 
 
 def test_group_whose_coordinator_moves_here_delays_no_other_group() -> None:

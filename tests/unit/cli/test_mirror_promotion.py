@@ -62,13 +62,28 @@ def test_report_that_was_on_the_way_for_long_does_not_count_as_newer_than_the_co
     assert broker.asked == 4
 
 
+def test_planned_promotion_warns_of_groups_whose_last_offsets_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Waiting would not help, and the group reads records again."""
+    broker = SlowBroker(monkeypatch)
+    warnings: list[str] = []
+    refused = {"billing": "the source answers GROUP_AUTHORIZATION_FAILED; give the mirror's user DESCRIBE on the group"}
+    monkeypatch.setattr(mirror_promote, "report_of", lambda *_: broker.report()._replace(groups=refused))
+    monkeypatch.setattr(mirror_promote, "_copying", lambda *_: ["orders"])
+    monkeypatch.setattr(mirror_promote, "move", lambda *_: None)
+    monkeypatch.setattr(mirror_promote, "_wait_until_open", lambda *_: None)
+    admin, output = cast("Any", broker), cast("Any", SimpleNamespace(note=lambda _: None, warn=warnings.append))
+    for is_planned in (True, False):
+        mirror_promote._open(output, admin, "dr", ["orders"], deadline_s=math.inf, is_planned=is_planned)
+    assert warnings == [f"group billing: its last offsets were not copied: {refused['billing']}"]
+
+
 def test_promotion_ends_when_the_leaders_accept_records(monkeypatch: pytest.MonkeyPatch) -> None:
     """The controller has decided earlier; clients do not retry what a leader refuses until it has learned it."""
     moved: list[str] = []
     late = [[{**ROW, "state": "STOPPING", "partition": index}] for index in (1, 0)]
     monkeypatch.setattr(mirror_parts, "time", SimpleNamespace(monotonic=lambda: 0.0, sleep=lambda _: None))
     monkeypatch.setattr(mirror_promote, "_copying", lambda *_: ["orders"])
-    monkeypatch.setattr(mirror_promote, "_wait_for_ends", lambda *_, **__: None)
+    monkeypatch.setattr(mirror_promote, "_wait_for_ends", lambda *_, **__: {})
     monkeypatch.setattr(mirror_promote, "move", lambda _, __, ___, state: moved.append(state))
     monkeypatch.setattr(mirror_promote, "rows_of", lambda *_: late.pop() if moved[-1:] == ["STOPPED"] and late else [])
     output, admin = cast("Any", SimpleNamespace(note=lambda _: None)), cast("Any", None)

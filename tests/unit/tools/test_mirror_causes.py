@@ -82,6 +82,14 @@ def test_pattern_that_matches_no_group_is_named() -> None:
     assert found({}, groups_found=1) == found({}) == []
 
 
+def test_group_that_the_source_refuses_has_another_next_step_than_one_with_members() -> None:
+    errors = {"a": "the source answers GROUP_AUTHORIZATION_FAILED; give the mirror's user DESCRIBE on the group"}
+    [forbidden, active] = found({}, group_errors={**errors, "b": "UNKNOWN_MEMBER_ID"})
+    assert forbidden.text == "its offsets are not copied: the source answers GROUP_AUTHORIZATION_FAILED"
+    assert forbidden.next_step == "Give the mirror's user DESCRIBE on the group"
+    assert (active.subject, "with members here" in active.next_step) == ("group b", True)
+
+
 def test_mirror_without_topics_says_why() -> None:
     [promoted] = without_topics("dr", "orders", ["orders"])
     assert ("1 were promoted" in promoted.text, "mirror stop dr" in promoted.next_step) == (True, True)

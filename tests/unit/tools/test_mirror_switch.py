@@ -54,7 +54,7 @@ def test_copy_with_all_records_is_ready() -> None:
     [
         ([row(A)], "partitions"),
         ([row(A), row(B, state="PAUSED")], "partitions"),
-        ([row(A), row(B, problem="The source has no leader")], "partitions"),
+        ([row(A), row(B, problem="The partition has no leader in the source")], "partitions"),
         ([row(A), row(B, age_ms=31_000)], "partitions"),
         ([row(A), row(B, age_ms=-1)], "partitions"),
         ([row(A), row(B, lag=11)], "lag"),

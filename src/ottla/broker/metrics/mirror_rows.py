@@ -22,12 +22,13 @@ def add_mirrors(samples: Samples, mirrors: Mirrors) -> Slices[None]:
     """Add the figures of each mirror."""
     for name, mirror in mirrors.running().items():
         states: Counter[str] = Counter()
-        lag = unanswered = oldest_ms = truncated = skipped = 0
+        lag = unanswered = oldest_ms = truncated = skipped = failing = 0
         for number, each in enumerate(mirror.rows(), 1):
             row: dict[str, Any] = each
             states[row["state"]] += 1
             truncated += row.get("truncated", 0)
             skipped += row.get("skipped", 0)
+            failing += bool(row["problem"])
             lag += max(row["lag"], 0)
             age_ms = row.get("age_ms", _UNKNOWN)
             if row["state"] not in (PAUSED, STOPPING):
@@ -44,7 +45,7 @@ def add_mirrors(samples: Samples, mirrors: Mirrors) -> Slices[None]:
         samples.add(f.MIRROR_TRUNCATED, truncated, labels)
         samples.add(f.MIRROR_SKIPPED, skipped, labels)
         problems, groups_age_ms = mirror.measure()
-        samples.add(f.MIRROR_PROBLEMS, problems, labels)
+        samples.add(f.MIRROR_PROBLEMS, problems + failing, labels)
         if groups_age_ms != _UNKNOWN:
             samples.add(f.MIRROR_GROUPS_AGE, groups_age_ms / 1000, labels)
         yield

@@ -169,7 +169,7 @@ class GroupOffsets:
         )
         for row in response.coordinators:
             if row.error_code:
-                self._note_refused(row.key, row.error_code)
+                self._note_refused_by_source(row.key, row.error_code)
             else:
                 found.setdefault(row.node_id, []).append(row.key)
         return found
@@ -177,7 +177,7 @@ class GroupOffsets:
     async def _commit(self, group: OffsetFetchResponseGroup, topics: Collection[str], *, repeats: bool) -> None:
         """Commit the offsets of a group that have changed, or all that are copies if `repeats`."""
         if group.error_code:
-            self._note_refused(group.group_id, group.error_code)
+            self._note_refused_by_source(group.group_id, group.error_code)
             return
         wanted = {}
         for partition, committed in self._offsets(group, topics):
@@ -221,6 +221,14 @@ class GroupOffsets:
         error = error_code(code)
         self.errors[group_id] = error.name
         self._is_complete &= not error.retriable
+
+    def _note_refused_by_source(self, group_id: str, code: int) -> None:
+        """Report that the source does not return the offsets of a group."""
+        error = error_code(code)
+        self._note_refused(group_id, code)
+        is_forbidden = error is ErrorCode.GROUP_AUTHORIZATION_FAILED
+        step = "give the mirror's user DESCRIBE on the group" if is_forbidden else "it is retried"
+        self.errors[group_id] = f"the source answers {error.name}; {step}"
 
     def _note_unread(self, group_id: str, error: KafkaError) -> None:
         """Report an offset that could not be read; the next copy reads it again."""

@@ -481,7 +481,7 @@ def reason_to_wait(partition: Partition, row: MetadataResponsePartition | None) 
             "The source does not have the topic, or another topic with this name; its topic has the next step",
         )
     if row.leader_id < 0:
-        return MIRRORING, "The source has no leader"
+        return MIRRORING, "The partition has no leader in the source; start the brokers there that have its replicas"
     # A leader that still writes the markers of the previous promotion appends to the log itself.
     if partition.refusal in (None, PROMOTING) or not partition.refusal.is_copy:
         return EPOCH_FENCING, "The topic is not a read-only copy here yet"

@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 _OF_TOPIC: Final = 1
 _DESCRIBED_AT_ONCE: Final = 200
 _GONE: Final = (
-    "The source does not have the topic any more, or its user has no right DESCRIBE on it, and the copy stays; promote "
-    "it with `ottla mirror promote --unplanned`, or exclude it with `ottla mirror alter --topics`, and delete it then"
+    "The source does not have the topic any more, or its user has no right DESCRIBE on it, and the copy stays; check "
+    "the right first. Promote the copy of a deleted topic with `ottla mirror promote --unplanned`, or exclude it with "
+    "`ottla mirror alter --topics` and delete it"
 )
 
 

@@ -70,7 +70,9 @@ def check_groups(report: MirrorReport, pattern: str, groups: Iterable[GroupListi
     """Whether the committed offsets of the source's `groups` are copied, and which groups still have members."""
     if not pattern:
         return [Check("groups", WARNING, "their offsets are not copied: `ottla mirror alter --groups`")]
-    found = [Check("groups", WARNING, f"{name} keeps its own offset: {text}") for name, text in report.groups.items()]
+    found = [
+        Check("groups", WARNING, f"offsets of {name} are not copied: {text}") for name, text in report.groups.items()
+    ]
     if report.groups_age_ms == UNKNOWN:
         found.append(Check("groups", PROBLEM, "their offsets are not copied yet"))
     elif not report.groups_found:

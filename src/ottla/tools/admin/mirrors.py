@@ -160,7 +160,7 @@ def missing(before: Iterable[Mapping[str, Any]], after: Iterable[Mapping[str, An
         records = max(last["source_end"] - end, 0) if is_known else UNKNOWN
         if records:
             found.append(Missing(*key, records, end))
-    return found
+    return sorted(found)
 
 
 def _by_partition(rows: Iterable[Mapping[str, Any]]) -> dict[tuple[str, int], Mapping[str, Any]]:
@@ -177,9 +177,9 @@ def explain(report: MirrorReport, mirror: str) -> list[Finding]:
         for name, text in report.topics.items()
     ]
     found += [
-        Finding(
+        _advised(
             f"group {name}",
-            f"its offsets are not accepted: {text}",
+            f"its offsets are not copied: {text}",
             "A group with members here is active here: its offsets are its own",
         )
         for name, text in report.groups.items()
@@ -232,7 +232,7 @@ def _advised(subject: str, text: str, otherwise: str) -> Finding:
 
 
 def _of_broker(node: int, text: str) -> Finding:
-    advice = "Check bootstrap.servers, the security settings, and the rights at the source"
+    advice = "Check that the source runs, then bootstrap.servers, the security settings, and the rights at the source"
     return _advised(f"broker {node}", text, advice)
 
 

@@ -14,11 +14,11 @@ from ottla.common.slices import finish
 from ottla.metrics.exposition import Samples
 
 ROWS: tuple[dict[str, Any], ...] = (
-    {"state": "MIRRORING", "lag": 7, "age_ms": 1500, "truncated": 2, "skipped": 0},
-    {"state": "MIRRORING", "lag": 3, "age_ms": 500, "truncated": 0, "skipped": 5},
-    {"state": "MIRRORING", "lag": 1, "age_ms": -1, "truncated": 0, "skipped": 0},
-    {"state": "FAILED", "lag": -1},
-    {"state": "PAUSED", "lag": -1},
+    {"state": "MIRRORING", "lag": 7, "age_ms": 1500, "truncated": 2, "skipped": 0, "problem": ""},
+    {"state": "MIRRORING", "lag": 3, "age_ms": 500, "truncated": 0, "skipped": 5, "problem": "refused"},
+    {"state": "MIRRORING", "lag": 1, "age_ms": -1, "truncated": 0, "skipped": 0, "problem": ""},
+    {"state": "FAILED", "lag": -1, "problem": "deleted"},
+    {"state": "PAUSED", "lag": -1, "problem": ""},
 )
 
 
@@ -44,7 +44,7 @@ def test_mirror_has_the_sums_of_its_partitions_and_the_oldest_answer() -> None:
         'ottla_mirror_answer_age_seconds{mirror="dr"} 1.5',
         'ottla_mirror_truncated_records{mirror="dr"} 2',
         'ottla_mirror_skipped_offsets{mirror="dr"} 5',
-        'ottla_mirror_problems{mirror="dr"} 4',
+        'ottla_mirror_problems{mirror="dr"} 6',
         'ottla_mirror_groups_age_seconds{mirror="dr"} 0.25',
     ]
     assert not [line for line in scraped(groups_age_ms=-1) if "groups_age" in line]
