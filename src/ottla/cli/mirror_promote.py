@@ -162,8 +162,11 @@ def _open(
     if is_planned:
         _wait_for_last_records(output, admin, mirror, copying, deadline_s)
     before = rows_of(admin, mirror, copying)
+    # The brokers copy the offsets at once when they learn of STOPPING, which may be before the answer to this command.
+    complete_s = time.monotonic()
     move(admin, mirror, copying, STOPPING)
-    uncopied = _wait_for_ends(output, admin, mirror, names, deadline_s=deadline_s, with_groups=is_planned)
+    groups_since_s = complete_s if is_planned else None
+    uncopied = _wait_for_ends(output, admin, mirror, names, deadline_s=deadline_s, groups_since_s=groups_since_s)
     for group, text in uncopied.items():
         output.warn(f"group {group}: its last offsets were not copied: {text}")
     after = rows_of(admin, mirror, names)
@@ -202,19 +205,20 @@ def _wait_for_last_records(output: Output, admin: api.Admin, mirror: str, topics
 
 
 def _wait_for_ends(
-    output: Output, admin: api.Admin, mirror: str, topics: list[str], *, deadline_s: float, with_groups: bool
+    output: Output, admin: api.Admin, mirror: str, topics: list[str], *, deadline_s: float, groups_since_s: float | None
 ) -> dict[str, str]:
-    """Wait until no partition has producers of the source, and until the last offsets of groups are copied.
+    """Wait until no partition has producers of the source, and until the offsets of groups are copied.
 
-    Returns the groups whose offsets are refused, and why: nothing shows that waiting helps.
+    The copy of the offsets has to begin later than `groups_since_s`; None does not wait for it. Returns the groups
+    whose offsets are refused, and why: nothing shows that waiting helps.
     """
-    started_s, partitions = time.monotonic(), partitions_of(admin, topics)
-    with_groups = with_groups and bool(_groups(admin, mirror))
+    partitions = partitions_of(admin, topics)
+    with_groups = groups_since_s is not None and bool(_groups(admin, mirror))
     refused: dict[str, str] = {}
 
     def remaining() -> list[str]:
         nonlocal refused
-        passed_ms = int((time.monotonic() - started_s) * 1000)
+        passed_ms = int((time.monotonic() - (groups_since_s or 0.0)) * 1000)
         report = report_of(admin, mirror)
         rows = [row for row in report.partitions if row["topic"] in topics]
         names = unreported(partitions, rows) + named(unready(rows))

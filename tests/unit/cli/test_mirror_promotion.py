@@ -58,8 +58,26 @@ def test_report_that_was_on_the_way_for_long_does_not_count_as_newer_than_the_co
     admin, output = cast("Any", broker), cast("Any", SimpleNamespace(note=lambda _: None))
     mirror_promote._wait_for_last_records(output, admin, "dr", ["orders"], math.inf)
     assert broker.asked == 2
-    mirror_promote._wait_for_ends(output, admin, "dr", ["orders"], deadline_s=math.inf, with_groups=True)
+    mirror_promote._wait_for_ends(output, admin, "dr", ["orders"], deadline_s=math.inf, groups_since_s=broker.now_s)
     assert broker.asked == 4
+
+
+def test_offsets_that_are_copied_before_the_answer_to_the_end_of_the_copy_count(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The copy of the records is complete then, and the next offsets come an interval later."""
+    broker = SlowBroker(monkeypatch)
+
+    def move(*_: object) -> None:
+        broker.now_s += 2
+
+    monkeypatch.setattr(mirror_promote, "_copying", lambda *_: ["orders"])
+    monkeypatch.setattr(mirror_promote, "move", move)
+    monkeypatch.setattr(mirror_promote, "_wait_for_last_records", lambda *_: None)
+    monkeypatch.setattr(mirror_promote, "_wait_until_open", lambda *_: None)
+    admin, output = cast("Any", broker), cast("Any", SimpleNamespace(note=lambda _: None))
+    mirror_promote._open(output, admin, "dr", ["orders"], deadline_s=math.inf, is_planned=True)
+    assert broker.asked == 3, "one report before the end, one of it, and one behind it"
 
 
 def test_planned_promotion_warns_of_groups_whose_last_offsets_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
