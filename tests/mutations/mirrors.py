@@ -228,7 +228,10 @@ ROWS: tuple[Row, ...] = (
         "partitions/replication/mirrored.py",
         "        if own > self.leader_epoch and offset <= log.log_end_offset:\n",
         "        if False:\n",
-        (f"{COPY}::test_records_of_a_promotion_that_the_source_does_not_know_are_dropped",),
+        (
+            f"{COPY}::test_records_of_a_promotion_that_the_source_does_not_know_are_dropped",
+            "tests/cli/test_mirror.py::test_switch_checks_the_mirror_waits_for_the_producers_and_promotes",
+        ),
     ),
     (
         "a copy with later epochs of the same generation than its source is not dropped",
