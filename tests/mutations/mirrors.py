@@ -158,9 +158,23 @@ ROWS: tuple[Row, ...] = (
     (
         "an unplanned promotion reports what is missing by the end of the copy, not by the end that a lost leader had",
         "tools/admin/mirrors.py",
-        '        records = max(last["source_end"] - end, 0) if is_known else UNKNOWN\n',
-        '        records = last["lag"] if is_known else UNKNOWN\n',
+        '        records = max(known[key]["source_end"] - end, 0) if key in known and end >= 0 else UNKNOWN\n',
+        '        records = known[key]["lag"] if key in known and end >= 0 else UNKNOWN\n',
         (f"{LOSSES}::test_records_are_missing_from_the_end_of_the_copy_on_though_its_leader_was_replaced",),
+    ),
+    (
+        "an unplanned promotion reports what is missing also if the next leader has no answer of the source",
+        "tools/admin/mirrors.py",
+        "    known, ends = _by_partition(answered), _by_partition(after)\n",
+        "    known, ends = _by_partition(before), _by_partition(after)\n",
+        (f"{LOSSES}::test_new_leader_that_the_source_has_not_answered_does_not_hide_an_earlier_report",),
+    ),
+    (
+        "an unplanned promotion keeps the reports that it has shown before it was confirmed",
+        "cli/mirror_promote.py",
+        "missing([*reported, *before], after)\n",
+        "missing(before, after)\n",
+        (f"{WAITS}::test_unplanned_promotion_knows_the_losses_that_it_has_shown",),
     ),
     (
         "a node of the source that does not answer is reported",
@@ -269,11 +283,18 @@ ROWS: tuple[Row, ...] = (
     ),
     (
         "an unplanned promotion reports how many records are missing",
+        "tools/admin/mirrors.py",
+        'max(known[key]["source_end"] - end, 0) if',
+        'max(known[key]["source_end"] - end, 0) // 2 if',
+        (f"{SITES}::test_round_trips_lose_exactly_the_reported_records",),
+        (("OTTLA_CHAOS_ROUND_TRIPS", "1"),),
+    ),
+    (
+        "the dry run of an unplanned promotion reports how many records are missing",
         "partitions/replication/mirrored.py",
         "max(end - self.log.log_end_offset, 0)\n",
         "max(end - self.log.log_end_offset, 0) // 2\n",
-        (f"{SITES}::test_round_trips_lose_exactly_the_reported_records",),
-        (("OTTLA_CHAOS_ROUND_TRIPS", "1"),),
+        (f"{COPY}::test_end_of_the_source_is_unknown_until_its_new_leader_has_named_it",),
     ),
     (
         "clients cannot write to a copied topic",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 from ottla.cli.commands import Argument, Group, Option, Options, yes_option
 from ottla.cli.connect import connect
@@ -86,8 +86,10 @@ def _promote(options: Options) -> None:
     output, admin = Output(options), connect(options)
     names = _unpromoted(admin, options.name, options.topics)
     copying = _copying(admin, options.name, names)
-    if options.unplanned:
-        for subject, text in losses(rows_of(admin, options.name, copying)):
+    # For an unplanned promotion, which may be the last reports of leaders that are lost before it is confirmed.
+    reported = rows_of(admin, options.name, copying) if options.unplanned else None
+    if reported is not None:
+        for subject, text in losses(reported):
             output.warn(f"{subject}: {text}")
     elif options.dry_run:
         for row in rows_of(admin, options.name, copying):
@@ -110,7 +112,7 @@ def _promote(options: Options) -> None:
             "copy the last records"
         )
     deadline_s = time.monotonic() + values.milliseconds(options.timeout) / 1000
-    lost = _open(output, admin, options.name, names, deadline_s=deadline_s, is_planned=not options.unplanned)
+    lost = _open(output, admin, options.name, names, deadline_s=deadline_s, reported=reported)
     for each in lost:
         output.warn(f"{each.topic}-{each.partition}: {each.text}")
     for name in names:
@@ -152,12 +154,19 @@ def _copying(admin: api.Admin, mirror: str, names: Sequence[str]) -> list[str]:
 
 
 def _open(
-    output: Output, admin: api.Admin, mirror: str, names: list[str], *, deadline_s: float, is_planned: bool
+    output: Output,
+    admin: api.Admin,
+    mirror: str,
+    names: list[str],
+    *,
+    deadline_s: float,
+    reported: Sequence[Mapping[str, Any]] | None = None,
 ) -> list[Missing]:
     """Promote the topics; a planned promotion waits for the last records and offsets of groups before.
 
-    Returns what an unplanned one has lost.
+    An unplanned one has the rows that were `reported` before it. Returns its losses.
     """
+    is_planned = reported is None
     copying = _copying(admin, mirror, names)
     if is_planned:
         _wait_for_last_records(output, admin, mirror, copying, deadline_s)
@@ -172,7 +181,7 @@ def _open(
     after = rows_of(admin, mirror, names)
     move(admin, mirror, names, STOPPED)
     _wait_until_open(output, admin, mirror, names, deadline_s)
-    return [] if is_planned else missing(before, after)
+    return [] if reported is None else missing([*reported, *before], after)
 
 
 def _wait_until_open(output: Output, admin: api.Admin, mirror: str, topics: list[str], deadline_s: float) -> None:
@@ -268,7 +277,7 @@ def _switch(options: Options) -> int:
         wait_s = values.milliseconds(options.wait_for_producers) / 1000
         stopped_s = mirror_switch.wait_for_producers(source, list(keys.values()), wait_s)
     deadline_s = time.monotonic() + values.milliseconds(options.timeout) / 1000
-    _open(output, target, options.name, names, deadline_s=deadline_s, is_planned=True)
+    _open(output, target, options.name, names, deadline_s=deadline_s)
     closed_ms = int((time.monotonic() - stopped_s) * 1000)
     late = mirror_switch.late_records(source, target, keys)
     servers = ",".join(f"{each.host}:{each.port}" for each in target.describe_cluster().brokers)

@@ -76,7 +76,7 @@ def test_offsets_that_are_copied_before_the_answer_to_the_end_of_the_copy_count(
     monkeypatch.setattr(mirror_promote, "_wait_for_last_records", lambda *_: None)
     monkeypatch.setattr(mirror_promote, "_wait_until_open", lambda *_: None)
     admin, output = cast("Any", broker), cast("Any", SimpleNamespace(note=lambda _: None))
-    mirror_promote._open(output, admin, "dr", ["orders"], deadline_s=math.inf, is_planned=True)
+    mirror_promote._open(output, admin, "dr", ["orders"], deadline_s=math.inf)
     assert broker.asked == 3, "one report before the end, one of it, and one behind it"
 
 
@@ -90,8 +90,9 @@ def test_planned_promotion_warns_of_groups_whose_last_offsets_are_refused(monkey
     monkeypatch.setattr(mirror_promote, "move", lambda *_: None)
     monkeypatch.setattr(mirror_promote, "_wait_until_open", lambda *_: None)
     admin, output = cast("Any", broker), cast("Any", SimpleNamespace(note=lambda _: None, warn=warnings.append))
-    for is_planned in (True, False):
-        mirror_promote._open(output, admin, "dr", ["orders"], deadline_s=math.inf, is_planned=is_planned)
+    unplanned: list[dict[str, Any]] = []
+    for reported in (None, unplanned):
+        mirror_promote._open(output, admin, "dr", ["orders"], deadline_s=math.inf, reported=reported)
     assert warnings == [f"group billing: its last offsets were not copied: {refused['billing']}"]
 
 
@@ -105,8 +106,22 @@ def test_promotion_ends_when_the_leaders_accept_records(monkeypatch: pytest.Monk
     monkeypatch.setattr(mirror_promote, "move", lambda _, __, ___, state: moved.append(state))
     monkeypatch.setattr(mirror_promote, "rows_of", lambda *_: late.pop() if moved[-1:] == ["STOPPED"] and late else [])
     output, admin = cast("Any", SimpleNamespace(note=lambda _: None)), cast("Any", None)
-    mirror_promote._open(output, admin, "dr", ["orders"], deadline_s=1.0, is_planned=False)
+    mirror_promote._open(output, admin, "dr", ["orders"], deadline_s=1.0, reported=[])
     assert (moved, late) == (["STOPPING", "STOPPED"], [])
+
+
+def test_unplanned_promotion_knows_the_losses_that_it_has_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A leader may be lost while the command asks, and the next one has no answer of the lost source."""
+    shown = {**ROW, "source_end": 9, "age_ms": 5, "leader_epoch": 1}
+    new = {**ROW, "source_end": -1, "age_ms": -1, "leader_epoch": 2, "copy_end": 7}
+    monkeypatch.setattr(mirror_promote, "_copying", lambda *_: ["orders"])
+    monkeypatch.setattr(mirror_promote, "_wait_for_ends", lambda *_, **__: {})
+    monkeypatch.setattr(mirror_promote, "_wait_until_open", lambda *_: None)
+    monkeypatch.setattr(mirror_promote, "move", lambda *_: None)
+    monkeypatch.setattr(mirror_promote, "rows_of", lambda *_: [new])
+    output, admin = cast("Any", None), cast("Any", None)
+    [lost] = mirror_promote._open(output, admin, "dr", ["orders"], deadline_s=math.inf, reported=[shown])
+    assert (lost.records, lost.offset) == (2, 7)
 
 
 def test_promotion_is_not_an_error_if_a_broker_does_not_answer_afterwards(monkeypatch: pytest.MonkeyPatch) -> None:

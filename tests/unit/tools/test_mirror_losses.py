@@ -38,6 +38,15 @@ def test_records_are_missing_from_the_end_of_the_copy_on_though_its_leader_was_r
     assert "from offset 100 on are missing; their number is unknown" in found[1].text
 
 
+def test_new_leader_that_the_source_has_not_answered_does_not_hide_an_earlier_report() -> None:
+    first = {"topic": "orders", "partition": 0, "leader_epoch": 6, "lag": 10, "source_end": 100, "age_ms": 5}
+    new = {**first, "leader_epoch": 7, "lag": UNKNOWN, "source_end": UNKNOWN, "age_ms": UNKNOWN}
+    after = [{**new, "copy_end": 80, "leader_epoch": 8}]
+    assert missing([first, new], after) == [Missing("orders", 0, 20, 80)]
+    assert missing([first, {**new, "source_end": 90, "age_ms": 1}], after) == [Missing("orders", 0, 10, 80)]
+    assert missing([new], after) == [Missing("orders", 0, UNKNOWN, 80)]
+
+
 def test_planned_promotion_waits_until_the_last_records_are_committed() -> None:
     complete = {"lag": 0, "end": 9, "committed": 9, "age_ms": 5, "problem": ""}
     uncommitted = {**complete, "committed": 7}

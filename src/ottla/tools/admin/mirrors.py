@@ -150,14 +150,15 @@ def missing(before: Iterable[Mapping[str, Any]], after: Iterable[Mapping[str, An
     """The records that an unplanned promotion has lost, by partition; partitions without a known loss are omitted.
 
     `before` are the last reports of the copy, and `after` the reports of its end. A leader whose last records were not
-    replicated may have been lost in between: the copy then ends before the end that it has reported.
+    replicated may have been lost in between: the copy then ends before the end that it has reported. A new leader that
+    the source has not answered knows less than an earlier report.
     """
-    known, ends = _by_partition(before), _by_partition(after)
+    answered = (row for row in before if row.get("age_ms", UNKNOWN) >= 0 and row.get("source_end", UNKNOWN) >= 0)
+    known, ends = _by_partition(answered), _by_partition(after)
     found = []
     for key, row in ends.items():
-        last, end = known.get(key, {}), row.get("copy_end", UNKNOWN)
-        is_known = last.get("age_ms", UNKNOWN) >= 0 and last.get("source_end", UNKNOWN) >= 0 and end >= 0
-        records = max(last["source_end"] - end, 0) if is_known else UNKNOWN
+        end = row.get("copy_end", UNKNOWN)
+        records = max(known[key]["source_end"] - end, 0) if key in known and end >= 0 else UNKNOWN
         if records:
             found.append(Missing(*key, records, end))
     return sorted(found)
