@@ -165,6 +165,8 @@ def test_usage_is_read_from_endpoints_with_tls(plain: Run, tmp_path: Path) -> No
         return False
 
     with process:
+        # The endpoint may come after the line that says where the broker is.
+        wait_until(lambda: "Serving metrics at " in process.log_path.read_text(), "the endpoint")
         assert "ottla_build_info" in scrape()
         address = process.log_path.read_text().rpartition("Serving metrics at ")[2].split("/metrics")[0]
         words = ("top", "--by", "topic", "--once", "--interval", "0.1", "--metrics", address)
