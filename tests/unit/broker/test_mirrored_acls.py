@@ -306,7 +306,7 @@ def test_source_without_rules_and_too_many_rules_are_problems(monkeypatch: pytes
     target = Target(rule("*"))
     target.error = ErrorCode.SECURITY_DISABLED
     assert target.copy(us_orders=MIRRORING) == set()
-    assert "SECURITY_DISABLED" in target.copier.problem
+    assert "SECURITY_DISABLED; it has no authorizer" in target.copier.problem
     target.error = ErrorCode.NONE
     monkeypatch.setattr(module, "MOST_RULES", 1)
     assert target.copy(us_orders=MIRRORING, us_payments=MIRRORING) == set()

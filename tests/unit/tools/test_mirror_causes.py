@@ -92,7 +92,9 @@ def test_group_that_the_source_refuses_has_another_next_step_than_one_with_membe
 
 def test_mirror_without_topics_says_why() -> None:
     [promoted] = without_topics("dr", "orders", ["orders"])
-    assert ("1 were promoted" in promoted.text, "mirror stop dr" in promoted.next_step) == (True, True)
+    assert "1 were promoted" in promoted.text
+    # A mirror that is created again does not copy topics that were promoted before, until the failback.
+    assert all(f"mirror {verb} dr" in promoted.next_step for verb in ("stop", "failback"))
     [unmatched] = without_topics("dr", "order", [])
     assert "matches order," in unmatched.text
     [empty] = without_topics("dr", "", [])

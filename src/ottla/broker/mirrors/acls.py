@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from ottla.broker.mirrors.source import Source, awaited
 from ottla.broker.mirrors.stand_in import Decider, StandIn, StandInNode
-from ottla.common.errors import KafkaError, error_code
+from ottla.common.errors import ErrorCode, KafkaError, error_code
 from ottla.controller.controller import Controller
 from ottla.metadata.mirrors import TopicNames, is_read_only_state
 from ottla.network.errors import NetworkError
@@ -168,7 +168,9 @@ class AclCopier:
         response: DescribeAclsResponse = await self._source.ask(selected, node_id)
         if response.error_code:
             error = error_code(response.error_code)
-            raise KafkaError(error, f"the source returned {error.name}")
+            is_off = error is ErrorCode.SECURITY_DISABLED
+            step = f"; it has no authorizer: `ottla mirror alter {self._mirror} --copy none`" if is_off else ""
+            raise KafkaError(error, f"the source returned {error.name}{step}")
         return [
             Acl(
                 Pattern(kind, resource.resource_name, PatternType(resource.pattern_type)),

@@ -216,7 +216,10 @@ def without_topics(mirror: str, pattern: str, promoted: Sequence[str]) -> list[F
     """Why a mirror without problems copies nothing; `promoted` are its topics that are open already."""
     if promoted:
         text = f"no topic is copied any more: {len(promoted)} were promoted"
-        return [Finding(f"mirror {mirror}", text, f"`ottla mirror stop {mirror}` deletes the mirror")]
+        step = (
+            f"`ottla mirror stop {mirror}` deletes the mirror; `ottla mirror failback {mirror} TOPIC` copies one again"
+        )
+        return [Finding(f"mirror {mirror}", text, step)]
     if pattern:
         text = f"no topic of the source matches {pattern}, or its user has no right DESCRIBE on them"
         return [Finding(f"mirror {mirror}", text, "`ottla mirror alter --topics` changes the regular expression")]
