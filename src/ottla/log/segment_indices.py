@@ -77,7 +77,7 @@ class SegmentIndices:
     # Appending
 
     def have_entries(self, offsets: int, times: int) -> bool:
-        """Whether the index of offsets or the one of timestamps has at least so many entries."""
+        """Whether one of the indices is full: has as many entries as `offsets`, or as `times`."""
         return self.offsets.entries >= offsets or self.times.entries >= times
 
     def start(self, *, fresh: bool = False) -> None:

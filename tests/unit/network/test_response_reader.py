@@ -132,7 +132,7 @@ def test_small_responses_return_to_the_scratch_buffer() -> None:
     assert len(reader.get_buffer()) == SCRATCH_BYTES
 
 
-def test_missing_memory_for_an_expected_response_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_memory_for_an_expected_response_is_not_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     reader = ResponseReader()
     feed(reader, framed(b"a" * LARGE), 10**9)
 
