@@ -14,7 +14,7 @@ from ottla.clients.admin import ConfigResource
 from ottla.clients.errors import InvalidRecord, PolicyViolation
 from tests.cluster.processes import wait_until
 from tests.conftest import TEST_PROPERTIES
-from tests.mirrors import PARTITIONS, TOPIC, WAIT_S, assert_equal, mirror, values, wait_until_copied
+from tests.mirrors import PARTITIONS, TOPIC, WAIT_S, assert_equal, mirror, partitions, values, wait_until_copied
 from tests.ottla_process import ForkedOttla, OttlaProcess
 
 from .registry import HttpRegistry
@@ -78,6 +78,8 @@ def test_copy_is_not_checked_and_producers_are_after_the_promotion(
                 send(target, each)
         # Neither the copy nor the refusals need the registry.
         assert len(registry.asked) == asked
+        # The source answers for a partition without records after half a second.
+        wait_until(lambda: all(row["age_ms"] >= 0 for row in partitions(admin)), WAIT_S)
         assert main(["mirror", "switch", "dr", "--yes", "--json", "-b", target.bootstrap]) == 0
         checks = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
         assert [each["result"] for each in checks if each.get("check") == "schemas"] == ["ok"]
