@@ -1862,6 +1862,13 @@ SHORTAGES = (
         (f"{FLUSH}::test_log_that_rolls_faster_than_its_disk_syncs_waits_before_descriptors_run_out",),
     ),
     Mutation(
+        "one thread at a time completes the copy of a log that moves to another directory",
+        "partitions/replication/directory_moves.py",
+        "            if work is None:\n                self._schedule()\n",
+        "            if True:\n                self._schedule()\n",
+        (f"{UNIT}/broker/test_directory_moves.py::test_next_role_does_not_touch_a_copy_that_a_thread_completes",),
+    ),
+    Mutation(
         "a log without records gets its files",
         "log/planned.py",
         "        if self.on_added is not None:\n            self.on_added()\n",

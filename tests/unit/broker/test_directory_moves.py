@@ -187,6 +187,26 @@ def test_move_is_cancelled_by_a_move_to_where_the_replica_is(harness: BrokerHarn
     assert fetched(harness) == expected
 
 
+def test_next_role_does_not_touch_a_copy_that_a_thread_completes(harness: BrokerHarness) -> None:
+    harness.create("moved")
+    there, partition = elsewhere(harness), harness.partition("moved")
+    expected = fill(harness, 2)
+    harness.threads.held = True
+    assert move(harness, there) == 0
+    harness.loop.advance(SECOND_MS)
+    assert len(harness.threads.work) == 1
+    # As by a new leader epoch.
+    harness.broker.directory_moves.resigned(partition)
+    harness.broker.directory_moves.leading(partition)
+    harness.loop.advance(SECOND_MS)
+    assert len(harness.threads.work) == 1, "two threads would rename the same files, and the directory would go offline"
+    harness.threads.held = False
+    harness.threads.finish()
+    harness.loop.advance(SECOND_MS)
+    assert home(harness) == there.name
+    assert fetched(harness) == expected
+
+
 def test_move_is_continued_after_a_restart(tmp_path: Path) -> None:
     paths = f"{tmp_path / ONE},{tmp_path / TWO}"
     with open_harness(paths) as harness:

@@ -97,6 +97,8 @@ class DirectoryMoves:
         # By absolute paths, as DescribeLogDirs shows them.
         self._by_path = {os.path.abspath(each.path): each for each in ports.logs.log_directories()}  # noqa: PTH100 - no pathlib at start
         self._moves: dict[TopicPartition, _Move] = {}
+        # What a thread does with a copy now. It goes on when the replica gets another role, and so another move.
+        self._work: dict[Log, Completion[None]] = {}
         self._current: TopicPartition | None = None
         self._is_scheduled = False
         # Replaced logs whose folders are not renamed yet, and the moves that begin after that.
@@ -132,8 +134,14 @@ class DirectoryMoves:
         future = self._ports.logs.futures.get(topic_partition)
         known = self._moves.get(topic_partition)
         if future is not None and (known is None or known.replica is not replica):
-            self._moves[topic_partition] = _Move(replica, future)
-            self._schedule()
+            move = self._moves[topic_partition] = _Move(replica, future)
+            work = self._work.get(future)
+            if work is None:
+                self._schedule()
+            else:
+                # Two threads would write, and rename, the same files.
+                move.state = _State.SYNCING
+                work.on_done(lambda _: self._continue(move, _State.SYNCING))
 
     def metadata_published(self, image: MetadataImage) -> None:
         """Continue moves whose directories the metadata shows now."""
@@ -260,9 +268,11 @@ class DirectoryMoves:
 
     def _in_thread(self, move: _Move, work: Callable[[], object]) -> None:
         move.state = _State.SYNCING
-        self._ports.in_thread(work).on_done(lambda done: self._synced(move, done))
+        running = self._work[move.future] = self._ports.in_thread(work)
+        running.on_done(lambda done: self._synced(move, done))
 
     def _synced(self, move: _Move, done: Completion[None]) -> None:
+        self._work.pop(move.future, None)
         if self._moves.get(move.future.topic_partition) is not move:
             return
         move.state = _State.COPYING
@@ -286,13 +296,13 @@ class DirectoryMoves:
 
     def _pause(self, move: _Move, delay_s: float) -> None:
         move.state = _State.PAUSED
+        self._ports.call_later(delay_s, lambda: self._continue(move, _State.PAUSED))
 
-        def resume() -> None:
-            if self._moves.get(move.future.topic_partition) is move and move.state is _State.PAUSED:
-                move.state = _State.COPYING
-                self._schedule()
-
-        self._ports.call_later(delay_s, resume)
+    def _continue(self, move: _Move, after: _State) -> None:
+        """Copy on, if the move is in the state `after` still."""
+        if self._moves.get(move.future.topic_partition) is move and move.state is after:
+            move.state = _State.COPYING
+            self._schedule()
 
     # -- the controller ------------------------------------------------------------------------------------------
 
