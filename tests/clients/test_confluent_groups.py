@@ -128,6 +128,8 @@ def test_member_that_stops_polling_loses_its_partitions(
         assert time.monotonic() - started > 2, "the lazy one was not given its time"
     finally:
         busy.stop()
+        # librdkafka may hang for ever in `close` if `poll` has not reported the loss of the partitions before.
+        wait_until(lambda: lazy.poll(0.05) is not None, "the lazy member knows that it has left")
         lazy.close()
 
 
